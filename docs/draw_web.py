@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from selenium import webdriver
 
-from pyredisson._tools.web.rows import BUCKET_SECONDS, see
+from pyredisson._tools.web.watcher import BUCKET_SECONDS, see
 from pyredisson.inspection import LockView, Who
 from tests.web.scenes import RunningSite, Scene, client, lock, snapshot, waiter, who
 

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from pyredisson._owners.owners import current_thread_id
     from pyredisson._threads.client import Redisson
     from pyredisson._threads.election import Campaign, LeaderElection, Observation, Term
-    from pyredisson._threads.hold import HoldContext as Hold
-    from pyredisson._threads.hold import PermitHold
+    from pyredisson._threads.hold import Hold, PermitHold
     from pyredisson._threads.locks import (
         FairLock,
         FencedLock,

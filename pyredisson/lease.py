@@ -44,7 +44,7 @@ class AnyLease(NotPortable, Generic[TokenT_co], shown="Lease"):
         extend: Callable[[int], Coroutine[Any, Any, bool]],
     ) -> None:
         self._ownership = ownership
-        self._hold = hold  # Its own: a Hold, or that of a multi-lock.
+        self._hold = hold  # Its own: a SingleHold, or that of a multi-lock.
         hold.block = weakref.ref(self)  # Held as long as this object lives, and so as long as its block can be left.
         self._runtime = runtime
         self._extend = extend

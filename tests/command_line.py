@@ -36,6 +36,15 @@ def output_of(program: str, *arguments: str) -> str:
     return done.stdout.strip()
 
 
+def exists(pid: int) -> bool:
+    """Whether a process exists, if only as a zombie."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 PYREDISSON = (sys.executable, "-m", "pyredisson")
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
+import redis
 from hypothesis import HealthCheck, settings
 
 from tests.clusters import RunningCluster, SharedClusters
@@ -123,6 +124,13 @@ def valkey(shared_servers: SharedServers) -> Server:
     return shared_servers.get(DEFAULT)
 
 
+@pytest.fixture
+def direct(valkey: Server) -> Iterator[redis.Redis]:
+    """The same without a client of ours, past any proxy."""
+    with valkey.client(decode_responses=True) as client:
+        yield client
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """The URL of a running PostgreSQL, one a worker."""
@@ -172,3 +180,9 @@ def fresh_server() -> Iterator[Callable[..., Server]]:
     yield start
     for server in servers:
         server.stop()
+
+
+@pytest.fixture
+def own(fresh_server: Callable[..., Server]) -> Server:
+    """A server of the test's own: what is stored there is all that is found."""
+    return fresh_server()

@@ -52,11 +52,7 @@ class SentinelSet:
             until(lambda: direct.wait(2, 200) == 2, within=30, what="both replicas are in step")
         self.sentinels = [SentinelServer(build, first.port, 2) for _ in range(3)]
         try:
-            until(
-                lambda: {each[:2] for each in self._known()} == {(2, 2)},
-                within=60,
-                what="all know each other",
-            )
+            until(lambda: {each[:2] for each in self._known()} == {(2, 2)}, within=60, what="all know each other")
         except AssertionError as error:
             known = self._known()
             for sentinel in self.sentinels:

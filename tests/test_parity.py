@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from types import ModuleType
 
 import pytest
 
@@ -185,31 +184,31 @@ def differences(name: str, ours: type, theirs: type) -> list[str]:
     return found
 
 
-def test_both_packages_have_the_same_names() -> None:
+def test_both_packages_have_the_same_names():
     assert pyredisson.__all__ == pyredisson.asyncio.__all__
     assert pyredisson.__version__ == pyredisson.asyncio.__version__
 
 
 @pytest.mark.parametrize("package", [pyredisson, pyredisson.asyncio], ids=lambda package: package.__name__)
-def test_every_name_is_there_and_documented(package: ModuleType) -> None:
+def test_every_name_is_there_and_documented(package):
     for name in package.__all__:
         value = getattr(package, name)
         assert name.startswith("__") or value.__doc__, name
 
 
 @pytest.mark.parametrize(("name", "ours", "theirs"), twins(), ids=[name for name, _, _ in twins()])
-def test_twins_are_alike(name: str, ours: type, theirs: type) -> None:
+def test_twins_are_alike(name, ours, theirs):
     assert differences(name, ours, theirs) == []
 
 
-def test_what_does_no_work_of_its_own_is_shared() -> None:
+def test_what_does_no_work_of_its_own_is_shared():
     twice = {name for name, _, _ in twins()}
     assert {"Redisson", "Lock", "Hold"} <= twice
     for name in set(pyredisson.__all__) - twice - {"current_thread_id"}:
         assert getattr(pyredisson, name) is getattr(pyredisson.asyncio, name), name
 
 
-def test_current_thread_id_is_called_alike() -> None:
+def test_current_thread_id_is_called_alike():
     ours, theirs = pyredisson.current_thread_id, pyredisson.asyncio.current_thread_id
     assert inspect.signature(ours) == inspect.signature(theirs)
     assert not inspect.iscoroutinefunction(theirs)

@@ -83,7 +83,7 @@ class Redisson(BaseClient, Factory):
             ClientClosedError: The client was closed.
         """
         self._core.check_open()
-        return (await self._core.finder.find(check_name(name), asked=True)).holder
+        return (await self._core.finder.find(check_name(name), by_user=True)).holder
 
     async def inspect(self, name: str) -> LockView | None:
         """Return what is stored under a name: its kind, who holds it, who waits. It changes nothing.
@@ -107,7 +107,7 @@ class Redisson(BaseClient, Factory):
             redis.exceptions.RedisError: The server does not answer, or refuses.
         """
         check_name(name)
-        return await self._ask(lambda inspector: inspector.lock(name))
+        return await self._inspect(lambda inspector: inspector.lock(name))
 
     async def find_locks(self, pattern: str = "*") -> AsyncIterator[LockView]:
         """Yield the locks and synchronizers whose names match a pattern, as they are found. Raises as :meth:`inspect`.
@@ -146,7 +146,7 @@ class Redisson(BaseClient, Factory):
         Args:
             pattern: As for :meth:`find_locks`.
         """
-        return await self._ask(lambda inspector: inspector.counts(pattern if pattern != "*" else None))
+        return await self._inspect(lambda inspector: inspector.counts(pattern if pattern != "*" else None))
 
     async def wait_graph(self) -> WaitGraph:
         """Return who waits for whom, and the deadlocks among them. Raises as :meth:`inspect`.
@@ -157,7 +157,7 @@ class Redisson(BaseClient, Factory):
             for cycle in graph.cycles:
                 print(" -> ".join(edge.waiter.label for edge in cycle))
         """
-        return await self._ask(lambda inspector: inspector.wait_graph())
+        return await self._inspect(lambda inspector: inspector.wait_graph())
 
     async def clients(self) -> list[ClientView]:
         """Return the clients of the server, by their connections and what they report. Raises as :meth:`inspect`.
@@ -167,12 +167,12 @@ class Redisson(BaseClient, Factory):
             for each in await client.clients():
                 print(each.app, each.host, len(each.holds))
         """
-        return await self._ask(lambda inspector: inspector.clients())
+        return await self._inspect(lambda inspector: inspector.clients())
 
-    async def _ask(self, question: Callable[[Inspector], R]) -> R:
+    async def _inspect(self, read: Callable[[Inspector], R]) -> R:
         from pyredisson.inspection.inspector import answered
 
-        return await answered(self._inspector(), question)
+        return await answered(self._inspector(), read)
 
     def _found(self, find: Callable[[Inspector], Iterator[LockView]]) -> AsyncIterator[LockView]:
         from pyredisson.inspection.inspector import found

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, final
 
-from pyredisson._asyncio.hold import HoldContext
+from pyredisson._asyncio.hold import Hold
 from pyredisson._core.failures import is_contained
 from pyredisson._shared.arguments import NotPortable
 from pyredisson._shared.blocks import AnyTerm
@@ -40,7 +40,7 @@ class LeaderElection(Handle):
 
     _core: ElectionCore
 
-    def term(self, wait_time: Seconds | None = None) -> HoldContext[Lease[int]]:
+    def term(self, wait_time: Seconds | None = None) -> Hold[Lease[int]]:
         """Return a context manager that leads for its block: a :class:`Lease` with the token of the term.
 
         Example::
@@ -55,7 +55,7 @@ class LeaderElection(Handle):
             LockTimeoutError: On entering: it was not elected in time.
             LockLostError: On leaving: it led no longer, as after a pause longer than the watchdog's timeout.
         """
-        return HoldContext(self, wait_time, None, False, False)
+        return Hold(self, wait_time, None, False, False)
 
     def run(self, callback: Callable[[Term], Awaitable[object]]) -> Campaign:
         """Stand for election in a task, and call ``callback(term)`` there while leading, again and again.
@@ -262,7 +262,7 @@ class Campaign(NotPortable):
 
         The callback has a task of its own, which can be cancelled alone.
         """
-        hold: HoldContext[Lease[int]] = HoldContext(self._election, None, None, False, True)
+        hold: Hold[Lease[int]] = Hold(self._election, None, None, False, True)
         async with hold as lease:
             self._term = term = Term(lease)
             try:

@@ -422,4 +422,4 @@ class Factory(NotPortable, shown="Redisson"):
     async def _skipped(self, name: str) -> Skipped:
         from pyredisson.runs import Skipped  # Few programs need it.
 
-        return Skipped((await self._core.finder.find(name, asked=True)).holder)
+        return Skipped((await self._core.finder.find(name, by_user=True)).holder)

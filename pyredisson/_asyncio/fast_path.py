@@ -14,8 +14,8 @@ from pyredisson._core import events
 from pyredisson._core.acquiring import FirstRequest, attempt_and_report, leave
 from pyredisson._core.deadline import lease_ms
 from pyredisson._core.failures import Failure
-from pyredisson._core.hold import Hold, HoldState
-from pyredisson._core.ownership import ASKED, Pending
+from pyredisson._core.hold import HoldState, SingleHold
+from pyredisson._core.ownership import SENT, Pending
 from pyredisson._core.releasing import finish_release, leave_release
 from pyredisson._core.requests import AcquireCall, ReleaseCall
 from pyredisson._owners import forks
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 async def acquire(
-    core: Any, wait: float | None, lease_time: Seconds | None = None, hold: Hold | None = None, held: Any = None
+    core: Any, wait: float | None, lease_time: Seconds | None = None, hold: SingleHold | None = None, held: Any = None
 ) -> bool:
     """Acquire a lock for the running task, waiting at most ``wait`` seconds. Returns whether it did.
 
@@ -39,9 +39,9 @@ async def acquire(
     if core.last is not None and (wait is not None or core.kind.waiting.tries is None):
         if new is None:
             new = (
-                Hold(watchdog.lease_ms, watchdog.certain, watchdog=True)
+                SingleHold(watchdog.lease_ms, watchdog.certain, watchdog=True)
                 if lease_time is None
-                else Hold(lease_ms(lease_time), watchdog=False)
+                else SingleHold(lease_ms(lease_time), watchdog=False)
             )
         pipe = _prepare_pipe(core, 0, sent, new.lease_ms, wait)
     if pipe is None or new is None:
@@ -51,7 +51,7 @@ async def acquire(
     client, kind, in_flight, ready = core.client, core.kind, ownership.in_flight, ownership.ready
     deadline = sent + new.certain
     try:
-        in_flight.state, in_flight.without_end = ASKED, False
+        in_flight.state, in_flight.without_end = SENT, False
         in_flight.lease_ms = new.lease_ms
         in_flight.request_id = request_id = in_flight.request_id + 1
         in_flight.queued_ms = ready.queued_ms
@@ -109,7 +109,7 @@ async def release(core: Any, block: AnyLease[Any] | bool, error: BaseException |
         return
     client, in_flight, ready = core.client, ownership.in_flight, ownership.ready
     try:
-        in_flight.state, in_flight.of_block = ASKED, block is not False
+        in_flight.state, in_flight.of_block = SENT, block is not False
         in_flight.holds, in_flight.becoming = (hold,), HoldState.OVER
         in_flight.request_id = request_id = in_flight.request_id + 1
         in_flight.pending = Pending.RELEASE

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @final
-class HoldContext(LockBlock[LeaseT_co], shown="Hold"):
+class Hold(LockBlock[LeaseT_co]):
     """The context manager that ``lock.hold()`` returns; its value is a :class:`Lease`. Can be entered once.
 
     The hold belongs to the block, not to a task: the block may be left, and the lock released, in another task.
@@ -81,7 +81,3 @@ class PermitHold(PermitsBlock[PermitLeaseT_co]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._block.leave(error)
-
-
-#: Its public name; the core has holds of its own.
-Hold = HoldContext

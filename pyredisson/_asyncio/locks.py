@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 
 from pyredisson._asyncio import fast_path
-from pyredisson._asyncio.hold import HoldContext
+from pyredisson._asyncio.hold import Hold
 from pyredisson._core.deadline import wait_seconds
 from pyredisson._quorum.hold import majority
 from pyredisson._shared import kinds
@@ -257,7 +257,7 @@ class AnyLock(Handle, shown="Lock"):
         *,
         skip: Literal[False] = False,
         cancel_on_loss: bool = False,
-    ) -> HoldContext[Lease[None]]: ...
+    ) -> Hold[Lease[None]]: ...
 
     @overload
     def hold(
@@ -267,7 +267,7 @@ class AnyLock(Handle, shown="Lock"):
         *,
         skip: bool,
         cancel_on_loss: bool = False,
-    ) -> HoldContext[Lease[None] | None]: ...
+    ) -> Hold[Lease[None] | None]: ...
 
     def hold(
         self,
@@ -277,7 +277,7 @@ class AnyLock(Handle, shown="Lock"):
         skip: bool = False,
         cancel_on_loss: bool = False,
         **unknown: NoReturn,
-    ) -> HoldContext[Any]:
+    ) -> Hold[Any]:
         """Return a context manager that holds the lock for its block and reports a loss.
 
         The hold belongs to the block: the block may be left in another task.
@@ -304,7 +304,7 @@ class AnyLock(Handle, shown="Lock"):
         """
         if unknown:
             refuse(self.hold, unknown)
-        return HoldContext(self, wait_time, lease_time, skip, cancel_on_loss)
+        return Hold(self, wait_time, lease_time, skip, cancel_on_loss)
 
 
 class Lock(AnyLock):
@@ -468,7 +468,7 @@ class FencedLock(Lock):
         *,
         skip: Literal[False] = False,
         cancel_on_loss: bool = False,
-    ) -> HoldContext[Lease[int]]: ...
+    ) -> Hold[Lease[int]]: ...
 
     @overload
     def hold(
@@ -478,7 +478,7 @@ class FencedLock(Lock):
         *,
         skip: bool,
         cancel_on_loss: bool = False,
-    ) -> HoldContext[Lease[int] | None]: ...
+    ) -> Hold[Lease[int] | None]: ...
 
     def hold(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
@@ -488,7 +488,7 @@ class FencedLock(Lock):
         skip: bool = False,
         cancel_on_loss: bool = False,
         **unknown: NoReturn,
-    ) -> HoldContext[Any]:
+    ) -> Hold[Any]:
         """Return a context manager as :meth:`Lock.hold` does; ``lease.token`` is the token of the hold.
 
         Example::
@@ -498,7 +498,7 @@ class FencedLock(Lock):
         """
         if unknown:
             refuse(self.hold, unknown)
-        return HoldContext(self, wait_time, lease_time, skip, cancel_on_loss)
+        return Hold(self, wait_time, lease_time, skip, cancel_on_loss)
 
     async def get_token(self) -> int | None:
         """Return the token of the latest hold of any owner; ``None`` if there was no hold yet.

@@ -21,7 +21,7 @@ from redis.backoff import NoBackoff
 
 from pyredisson._asyncio.tasks import TaskTicket, look_at
 from pyredisson._core.failures import Connecting, Failure, NotSent, Unanswered, as_failure
-from pyredisson._core.runtime import Ask, Reply
+from pyredisson._core.runtime import Reply, ServerRequest
 from pyredisson._net.link import CONNECTING, ServerLink
 from pyredisson._net.refusals import as_redis_error, not_opened
 from pyredisson._net.urls import own_settings
@@ -277,10 +277,10 @@ async def open_connection(connection_class: type[Any], settings: dict[str, Any],
 # Requests to several servers at once, for an event loop: all are sent, then all replies are received.
 
 
-AskT = TypeVar("AskT", bound=Ask)
+RequestT = TypeVar("RequestT", bound=ServerRequest)
 
 
-async def _receive(ask: Ask, begun: asyncio.Future[Any]) -> Reply:
+async def _receive(request: ServerRequest, begun: asyncio.Future[Any]) -> Reply:
     """Return the reply. Raises as ``Runtime.eval`` does, at its timeout at the latest."""
     if isinstance(begun, asyncio.Task):
         await asyncio.wait({begun})  # Not the task itself: it could swallow a cancellation, see tasks.py.
@@ -288,7 +288,7 @@ async def _receive(ask: Ask, begun: asyncio.Future[Any]) -> Reply:
         if isinstance(error, Exception):  # Of any class: it is about this server alone.
             raise as_failure(error)
         return begun.result()  # type: ignore[no-any-return]
-    link: ServerLink = ask.runtime.link  # type: ignore[attr-defined]
+    link: ServerLink = request.runtime.link  # type: ignore[attr-defined]
     try:
         reply = await begun
     except Unanswered:
@@ -296,28 +296,28 @@ async def _receive(ask: Ask, begun: asyncio.Future[Any]) -> Reply:
         raise
     link.away = False
     if isinstance(reply, Exception):
-        return await link.answer(reply, ask.request, ask.timeout)
+        return await link.answer(reply, request.prepared, request.timeout)
     return reply  # type: ignore[no-any-return]
 
 
-async def _when_connected(link: ServerLink, pool: Pool, ask: Ask) -> Reply:
+async def _when_connected(link: ServerLink, pool: Pool, request: ServerRequest) -> Reply:
     try:
         # A server that was away a moment ago is not waited for longer than one that does not answer.
-        pipe: Any = await pool.connect(ask.timeout if link.away else max(ask.timeout, CONNECTING))
+        pipe: Any = await pool.connect(request.timeout if link.away else max(request.timeout, CONNECTING))
     except Failure:
         link.away = True
         raise
-    ask.connected()
-    return await _receive(ask, pipe.call(ask.request.data, ask.timeout))
+    request.connected()
+    return await _receive(request, pipe.call(request.prepared.data, request.timeout))
 
 
-async def _in_time(link: Link, ask: Ask) -> Any:
-    within = ask.timeout
-    if ask.replica_wait is None:
-        work: Any = link.eval(ask.request, ask.timeout)
+async def _in_time(link: Link, request: ServerRequest) -> Any:
+    within = request.timeout
+    if request.replica_wait is None:
+        work: Any = link.eval(request.prepared, request.timeout)
     else:
         within *= 2
-        work = link.eval_synced(ask.request, ask.timeout, ask.replica_wait, ask.timeout)
+        work = link.eval_synced(request.prepared, request.timeout, request.replica_wait, request.timeout)
     try:
         # It may have to connect, for which there is no time of its own here.
         return await asyncio.wait_for(work, max(within, CONNECTING))
@@ -325,35 +325,35 @@ async def _in_time(link: Link, ask: Ask) -> Any:
         raise Unanswered(rx.TimeoutError(f"no reply from the server within {within:.3g} s")) from None
 
 
-def _begin(ask: Ask) -> asyncio.Future[Any]:
+def _begin(request: ServerRequest) -> asyncio.Future[Any]:
     """Send a request now; in a task of its own, if its connection has to be made first, or is borrowed."""
-    link: Link = ask.runtime.link  # type: ignore[attr-defined]
-    if not isinstance(link, ServerLink) or link.pool is None or ask.replica_wait is not None:
-        return asyncio.ensure_future(_in_time(link, ask))
+    link: Link = request.runtime.link  # type: ignore[attr-defined]
+    if not isinstance(link, ServerLink) or link.pool is None or request.replica_wait is not None:
+        return asyncio.ensure_future(_in_time(link, request))
     pipe: Any = link.pool.get()
     if pipe is None:
-        return asyncio.ensure_future(_when_connected(link, link.pool, ask))
-    return pipe.call(ask.request.data, ask.timeout)  # type: ignore[no-any-return]
+        return asyncio.ensure_future(_when_connected(link, link.pool, request))
+    return pipe.call(request.prepared.data, request.timeout)  # type: ignore[no-any-return]
 
 
-async def fan_out(asks: Iterable[AskT]) -> list[AskT]:
+async def fan_out(requests: Iterable[RequestT]) -> list[RequestT]:
     """See ``Runtime.fan_out``: send everything, then receive the replies.
 
     In any order: while one is waited for, the others' arrive, and their time runs too.
     """
-    made: list[AskT] = []
+    made: list[RequestT] = []
     begun: list[asyncio.Future[Any]] = []
     try:
-        for ask in asks:
-            made.append(ask)
-            begun.append(_begin(ask))
-        for ask, each in zip(made, begun, strict=True):
+        for request in requests:
+            made.append(request)
+            begun.append(_begin(request))
+        for request, each in zip(made, begun, strict=True):
             try:
-                ask.answer = await _receive(ask, each)
+                request.answer = await _receive(request, each)
             except Connecting as failure:
-                ask.answer = NotSent(failure.cause)  # One of several is not waited for.
+                request.answer = NotSent(failure.cause)  # One of several is not waited for.
             except Failure as failure:
-                ask.answer = failure
+                request.answer = failure
     except BaseException:
         for each in begun:
             each.cancel()  # A reply that comes later is ignored.

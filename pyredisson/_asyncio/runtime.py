@@ -139,8 +139,8 @@ class AsyncioRuntime(BaseRuntime):
     def node_of(self, key: str) -> str:
         return self.link.node_of(key)
 
-    async def ask_server(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
-        return await self.link.ask_server(key, command, timeout)
+    async def execute_at(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
+        return await self.link.execute_at(key, command, timeout)
 
     def counts_listeners(self) -> bool:
         return self.link.counts_listeners()
@@ -188,9 +188,9 @@ class AsyncioRuntime(BaseRuntime):
     async def eval_all(self, requests: list[Request], timeout: float) -> list[Reply | Failure]:
         return await self.link.eval_all(requests, timeout)
 
-    async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
+    async def execute(self, command: tuple[str, ...], timeout: float) -> Reply:
         self.enter()
-        return await self.link.ask(command, timeout)
+        return await self.link.execute(command, timeout)
 
     fan_out = staticmethod(fan_out)
 

@@ -66,10 +66,10 @@ class PipeTransport:
     def _settings_for(self, address: Address | None) -> dict[str, Any]:
         return self._settings if address is None else {**self._settings, "host": address[0], "port": address[1]}
 
-    async def ask_sentinel(self, settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
-        return await shielded(self._ask(settings, command))
+    async def query_sentinel(self, settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
+        return await shielded(self._query(settings, command))
 
-    async def _ask(self, settings: dict[str, Any], command: tuple[str, ...]) -> Any:
+    async def _query(self, settings: dict[str, Any], command: tuple[str, ...]) -> Any:
         sentinel: Any = redis.asyncio.Redis(**settings, retry=redis.asyncio.retry.Retry(NoBackoff(), 0))
         try:
             return await sentinel.execute_command(*command)

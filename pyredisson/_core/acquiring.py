@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyredisson._core import events
-from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY, Deadline, certain_for
+from pyredisson._core.deadline import CLEANUP_BUDGET, REPEAT, Deadline, certain_for
 from pyredisson._core.failures import Failure, Rejected, Unanswered, Unusable, of_earlier, reason_of, superseded
 from pyredisson._core.hold import HoldState, holder_alive, lost_error
 from pyredisson._core.kind import LockKind
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.hold import Hold
+    from pyredisson._core.hold import SingleHold
     from pyredisson._core.ownership import Ownership, SettleBegun
     from pyredisson._core.requests import Answer, Exchange, Outcome
     from pyredisson._core.runtime import Reply
@@ -44,7 +44,7 @@ async def acquire(
     client: ClientCore,
     kind: LockKind,
     ownership: Ownership,
-    hold: Hold,
+    hold: SingleHold,
     wait: float | None,
     *,
     for_multi_lock: bool = False,
@@ -59,7 +59,7 @@ async def acquire(
         wait: Seconds; ``None``: as long as it takes.
         for_multi_lock: Whether a multi-lock acquires it, which emits events, and explains a ``Failure``.
     """
-    asked = client.runtime.now()
+    began = client.runtime.now()
     if kind.own_rival is not None and not ownership.holds:
         await kind.own_rival.refuse(kind, ownership)
     try:
@@ -70,10 +70,10 @@ async def acquire(
         if ownership.kind is not kind:
             adopt(kind, ownership)
         if for_multi_lock:
-            return await make_attempts(Attempt(client, kind, ownership, hold), wait, asked)
-        return await attempt_and_report(client, kind, ownership, hold, wait, asked)
+            return await make_attempts(Attempt(client, kind, ownership, hold), wait, began)
+        return await attempt_and_report(client, kind, ownership, hold, wait, began)
     except BaseException as error:
-        await leave(client, kind, ownership, hold, asked, error, for_multi_lock=for_multi_lock)
+        await leave(client, kind, ownership, hold, began, error, for_multi_lock=for_multi_lock)
         raise
 
 
@@ -81,20 +81,20 @@ async def attempt_and_report(
     client: ClientCore,
     kind: LockKind,
     ownership: Ownership,
-    hold: Hold,
+    hold: SingleHold,
     wait: float | None,
-    asked: float,
+    began: float,
     first: FirstRequest | None = None,
 ) -> bool:
     """Do as :func:`make_attempts`, and emit how they ended."""
-    acquired = await make_attempts(Attempt(client, kind, ownership, hold), wait, asked, first)
+    acquired = await make_attempts(Attempt(client, kind, ownership, hold), wait, began, first)
     if client.has_listeners():
         key, holds = (ownership.name, ownership.owner), len(ownership.holds)
-        report_outcome(client, kind.word, key, asked, acquired, holds, hold.fixed_lease)
+        report_outcome(client, kind.word, key, began, acquired, holds, hold.fixed_lease)
     return acquired
 
 
-async def make_attempts(attempt: Attempt, wait: float | None, asked: float, first: FirstRequest | None = None) -> bool:
+async def make_attempts(attempt: Attempt, wait: float | None, began: float, first: FirstRequest | None = None) -> bool:
     """Attempt until the lock is acquired or the time has elapsed. ``first``: the fast path has begun with that."""
     client, kind, ownership = attempt.client, attempt.kind, attempt.ownership
     waiting = kind.waiting
@@ -104,21 +104,21 @@ async def make_attempts(attempt: Attempt, wait: float | None, asked: float, firs
         if client.subscriptions.channels:  # Else no message can arrive.
             seen = client.subscriptions.messages_of(waiting.channel(kind, ownership))
         if not ownership.holds:
-            answer = waiting.yields(kind, ownership, wait, asked)
+            answer = waiting.yields(kind, ownership, wait, began)
     if kind.has_fair_queue:
-        waiting.begin(ownership, wait, asked)
+        waiting.begin(ownership, wait, began)
     if answer is None:
         try:
             answer = await attempt(first=first)
         except Failure as failure:
             # What a condition has given up is waited for in any case.
             patience = math.inf if attempt.hold.state is HoldState.GIVEN_UP else wait
-            if not await waits_through(client, failure, patience, asked):
+            if not await waits_through(client, failure, patience, began):
                 raise
             answer = AT_ONCE
     acquired = type(answer) is LockAcquired
     if type(answer) is Refused and wait != 0:
-        acquired = await _keep_trying(attempt, answer, seen, Deadline.after(wait, asked))
+        acquired = await _keep_trying(attempt, answer, seen, Deadline.after(wait, began))
         if ownership.in_flight.queued_ms:
             await leave_queue(client, ownership)
     return acquired
@@ -128,8 +128,8 @@ async def leave(
     client: ClientCore,
     kind: LockKind,
     ownership: Ownership,
-    hold: Hold,
-    asked: float,
+    hold: SingleHold,
+    began: float,
     error: BaseException,
     *,
     for_multi_lock: bool = False,
@@ -141,14 +141,14 @@ async def leave(
     """
     if isinstance(error, Failure):
         try:
-            raise await _failed(client, kind, ownership, hold, asked, error, for_multi_lock) from error.cause
+            raise await _failed(client, kind, ownership, hold, began, error, for_multi_lock) from error.cause
         finally:
             ownership.claim(hold)
     if isinstance(error, RedissonError):
         if ownership.in_flight.queued_ms:
             await leave_queue(client, ownership)
         if not for_multi_lock:
-            report_failed(client, kind.word, (ownership.name, ownership.owner), asked, error)
+            report_failed(client, kind.word, (ownership.name, ownership.owner), began, error)
     elif isinstance(error, GeneratorExit):  # A coroutine that is being closed can wait for nothing any more.
         if ownership.undo_acquire(hold):
             client.settle_later(ownership, hold.lease_ms)
@@ -161,8 +161,8 @@ async def _failed(
     client: ClientCore,
     kind: LockKind,
     ownership: Ownership,
-    hold: Hold,
-    asked: float,
+    hold: SingleHold,
+    began: float,
     failure: Failure,
     for_multi_lock: bool,
 ) -> Exception:
@@ -176,7 +176,7 @@ async def _failed(
         await leave_queue(client, ownership, at_once=isinstance(failure, Rejected))
     error = await explain_type(client.finder, error, ownership.name, kind.layout)
     if not for_multi_lock:
-        report_failed(client, kind.word, (ownership.name, ownership.owner), asked, error)
+        report_failed(client, kind.word, (ownership.name, ownership.owner), began, error)
     return error
 
 
@@ -209,27 +209,27 @@ async def announce_wait(client: ClientCore, key: tuple[str, str], wait_on: Calla
 
 
 def report_outcome(
-    client: ClientCore, kind: str, key: tuple[str, str], asked: float, acquired: bool, holds: int, lease: float | None
+    client: ClientCore, kind: str, key: tuple[str, str], began: float, acquired: bool, holds: int, lease: float | None
 ) -> None:
-    """Emit that an acquire, which was ``asked`` for then, has succeeded, or has not in time."""
-    waited = client.runtime.now() - asked
+    """Emit that an acquire, which ``began`` then, has succeeded, or has not in time."""
+    waited = client.runtime.now() - began
     if acquired:
         client.emit(events.Acquired(*key, waited, holds, lease, kind), ordinary=True)
     else:
         client.emit(events.TimedOut(*key, waited, kind), ordinary=True)
 
 
-def report_failed(client: ClientCore, kind: str, key: tuple[str, str], asked: float, error: BaseException) -> None:
-    """Emit that an acquire, which was ``asked`` for then, has ended with an error."""
+def report_failed(client: ClientCore, kind: str, key: tuple[str, str], began: float, error: BaseException) -> None:
+    """Emit that an acquire, which ``began`` then, has ended with an error."""
     if client.has_listeners():
-        waited = client.runtime.now() - asked
+        waited = client.runtime.now() - began
         client.emit(events.AcquireFailed(*key, waited, reason_of(error), error, kind), ordinary=True)
 
 
-async def undo_interrupted(client: ClientCore, ownership: Ownership, hold: Hold) -> None:
+async def undo_interrupted(client: ClientCore, ownership: Ownership, hold: SingleHold) -> None:
     """The caller is interrupted during an acquire (Ctrl-C, cancellation): release what it may have acquired."""
     if ownership.undo_acquire(hold):
-        ownership.settle_until(client.runtime.now() + hold.lease_ms / 1000)
+        ownership.keep_pending_until(client.runtime.now() + hold.lease_ms / 1000)
         await settle_on_leaving(client, ownership)
         ownership.claim(hold)
         resume(client, ownership)
@@ -241,7 +241,7 @@ async def leave_queue(client: ClientCore, ownership: Ownership, *, at_once: bool
         if at_once:
             await settle_on_leaving(client, ownership, leaving=False)
         else:
-            client.watchdog.settle(ownership)
+            client.watchdog.settle_later(ownership)
 
 
 def check_own_holds(client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
@@ -287,8 +287,10 @@ def check_layout(kind: LockKind, own: Ownership) -> None:
 async def make_ready(
     client: ClientCore, kind: LockKind, ownership: Ownership, exchange: Exchange | None = None
 ) -> None:
-    """Bring an ownership that has a past into a state from which it can acquire. ``exchange``: as for :func:`ask`."""
-    if _must_settle(client, kind, ownership):
+    """Bring an ownership that has a past into a state from which it can acquire. ``exchange``: as for
+    :func:`request_lock`.
+    """
+    if _has_to_settle(client, kind, ownership):
         try:
             await settle(client, ownership, exchange=exchange)
         except Failure as failure:
@@ -296,7 +298,7 @@ async def make_ready(
     check_reentrant(kind, ownership)
 
 
-def _must_settle(client: ClientCore, kind: LockKind, ownership: Ownership) -> bool:
+def _has_to_settle(client: ClientCore, kind: LockKind, ownership: Ownership) -> bool:
     """Whether an acquire has to be preceded by :func:`settle`. Raises ``LockLostError`` if the outer holds are lost."""
     check_not_lost(client, ownership)
     pending = ownership.pending
@@ -364,17 +366,22 @@ class Attempt:
     __slots__ = ("_exchange", "_in_doubt", "client", "hold", "kind", "ownership")
 
     def __init__(
-        self, client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold, exchange: Exchange | None = None
+        self,
+        client: ClientCore,
+        kind: LockKind,
+        ownership: Ownership,
+        hold: SingleHold,
+        exchange: Exchange | None = None,
     ) -> None:
         self.client: ClientCore = client
         self.kind: LockKind = kind
         self.ownership: Ownership = ownership
-        self.hold: Hold = hold
-        self._exchange = exchange  # How to ask the server, as for :func:`ask`.
+        self.hold: SingleHold = hold
+        self._exchange = exchange  # How to send the request, as for :func:`request_lock`.
         self._in_doubt = False  # Whether the last request that left in one of the calls has no answer.
 
     async def __call__(self, update: QueueUpdate | None = None, first: FirstRequest | None = None) -> Answer:
-        """Ask for the lock once.
+        """Request the lock once.
 
         Args:
             update: How to change the wait queue.
@@ -389,7 +396,7 @@ class Attempt:
         if kind.has_fair_queue and not ownership.holds:
             ownership.may_stand_in_queue(kind.wait_ms(ownership))
         try:
-            call, outcome, sent = await ask(client, kind, ownership, hold, self._exchange, update=update, first=first)
+            call, outcome, sent = await request_lock(client, kind, ownership, hold, self._exchange, update, first)
             self._in_doubt = False
             if type(outcome) is HoldLost and self._exchange is None:
                 await client.learn_cause(ownership.name)
@@ -414,9 +421,9 @@ class Attempt:
 
 
 def begin_attempt(
-    client: ClientCore, kind: LockKind, ownership: Ownership, hold: Hold, update: QueueUpdate | None = None
+    client: ClientCore, kind: LockKind, ownership: Ownership, hold: SingleHold, update: QueueUpdate | None = None
 ) -> tuple[AcquireCall, int] | None:
-    """Note that the lock is about to be asked for. Returns the request, and the epoch of its first copy.
+    """Note that the lock is about to be requested. Returns the request, and the epoch of its first copy.
 
     Returns ``None`` while another call is at a request.
     """
@@ -431,24 +438,23 @@ def begin_attempt(
     return AcquireCall(kind, ownership, request_id, hold, count, repeat, update), epoch
 
 
-async def ask(
+async def request_lock(
     client: ClientCore,
     kind: LockKind,
     ownership: Ownership,
-    hold: Hold,
+    hold: SingleHold,
     exchange: Exchange | None = None,
-    *,
     update: QueueUpdate | None = None,
     first: FirstRequest | None = None,
 ) -> tuple[AcquireCall, Outcome, float]:
-    """Ask for the lock until there is an answer.
+    """Request the lock until there is an answer.
 
     Args:
         client: The client.
         kind: The kind of lock.
         ownership: What its owner holds of it.
         hold: What is to be held.
-        exchange: How to ask the server; ``None``: as :meth:`ClientCore.exchange` does.
+        exchange: How to send the request; ``None``: as :meth:`ClientCore.exchange` does.
         update: How to change the wait queue.
         first: The request, if it has been noted already.
 
@@ -494,7 +500,7 @@ async def _begin_in_turn(
     client: ClientCore,
     kind: LockKind,
     ownership: Ownership,
-    hold: Hold,
+    hold: SingleHold,
     exchange: Exchange | None,
     update: QueueUpdate | None,
 ) -> tuple[AcquireCall, int]:
@@ -531,15 +537,15 @@ def end_attempt(client: ClientCore, call: AcquireCall, outcome: Outcome, sent: f
 
 
 async def _give_back_unacknowledged(
-    client: ClientCore, ownership: Ownership, hold: Hold, short: NotAcknowledged, exchange: Exchange | None
+    client: ClientCore, ownership: Ownership, hold: SingleHold, short: NotAcknowledged, exchange: Exchange | None
 ) -> Exception:
     """The lock was acquired, and too few replicas know of it: give it back. Returns the error that says so."""
-    ownership.settle_until(client.runtime.now() + hold.lease_ms / 1000)
+    ownership.keep_pending_until(client.runtime.now() + hold.lease_ms / 1000)
     given_back = True
     try:
         await settle(client, ownership, exchange=exchange)
     except Failure:
-        client.watchdog.settle(ownership)
+        client.watchdog.settle_later(ownership)
         given_back = False
     return client.replicas.error(ownership.name, short, given_back=given_back)
 
@@ -565,7 +571,7 @@ async def settle(
         budget: Seconds; ``Config.timeout`` if ``None``.
         since: The request that was left pending, if it matters that no later one has begun.
         behind: Whether the caller has gone, so that the next unlock has to learn that it is done.
-        exchange: How to ask the server; ``None``: as :meth:`ClientCore.exchange` does.
+        exchange: How to send the request; ``None``: as :meth:`ClientCore.exchange` does.
 
     Returns:
         The kind of the last pending request; ``None`` if there was none, or another call took it over.
@@ -589,7 +595,7 @@ async def settle(
             reply, sent, repeated = await (exchange or client.exchange)(call, begun.epoch, begun.repeat, left)
             if reply is None and begun.pending is Pending.RELEASE and exchange is None:
                 await client.learn_cause(ownership.name)
-            if not _settled(client, ownership, begun, reply, sent, repeated=repeated, behind=behind):
+            if not _take_reply(client, ownership, begun, reply, sent, repeated=repeated, behind=behind):
                 if background:
                     return None
                 if exchange is not None:
@@ -604,12 +610,12 @@ async def settle(
                 ownership.doubt(begun.request_id)
             # It was taken over, so no other call remembers it: leave it to the watchdog.
             if ownership.pending is not None and ownership.request_id == begun.request_id:
-                client.watchdog.settle(ownership)
+                client.watchdog.settle_later(ownership)
             raise
         last, since = begun.pending, begun.request_id
 
 
-def _settled(
+def _take_reply(
     client: ClientCore,
     ownership: Ownership,
     begun: SettleBegun,
@@ -662,7 +668,7 @@ async def settle_on_leaving(client: ClientCore, ownership: Ownership, *, leaving
         await client.runtime.guard(try_to_settle(), CLEANUP_BUDGET, leaving=leaving)
     finally:
         if ownership.pending is not None:
-            client.watchdog.settle(ownership)
+            client.watchdog.settle_later(ownership)
 
 
 async def wait_for_turn(client: ClientCore, ownership: Ownership, until: float, exchange: Exchange | None) -> None:
@@ -677,4 +683,4 @@ async def wait_for_turn(client: ClientCore, ownership: Ownership, until: float, 
         if exchange is not None or runtime.now() >= until:
             ownership.take_turn()
             return
-        await runtime.sleep(RETRY.pause(failures, runtime.jitter))
+        await runtime.sleep(REPEAT.pause(failures, runtime.jitter))

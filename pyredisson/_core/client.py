@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyredisson._core import events
 from pyredisson._core.acquiring import settle
-from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY, certain_for
+from pyredisson._core.deadline import CLEANUP_BUDGET, REPEAT, certain_for
 from pyredisson._core.failures import (
     ANOTHER,
     Connecting,
@@ -18,8 +18,8 @@ from pyredisson._core.failures import (
     Unanswered,
     Unusable,
     is_contained,
+    replicas_appeared,
     superseded,
-    unasked,
     without_effect,
 )
 from pyredisson._core.holder_lookup import Finder
@@ -36,7 +36,7 @@ from pyredisson._core.watchdog import Watchdog
 from pyredisson.errors import ClientClosedError, LockError, OutcomeUnknownError
 
 if TYPE_CHECKING:
-    from pyredisson._core.hold import Hold, Owned
+    from pyredisson._core.hold import Owned, SingleHold
     from pyredisson._core.names import Names
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.presence import Presence
@@ -138,7 +138,7 @@ class ClientCore:
         return isinstance(error, Exception) or (is_contained(error) and self.runtime.in_background())
 
     def report_lost(
-        self, ownership: Ownership, lost: Sequence[Hold], reason: str | None = None, *, quietly: bool = False
+        self, ownership: Ownership, lost: Sequence[SingleHold], reason: str | None = None, *, quietly: bool = False
     ) -> None:
         """Report to the holders of these holds, and to all who want to know, that they are lost.
 
@@ -176,10 +176,10 @@ class ClientCore:
         """Ask a server that no longer has a lock whether it was restarted or flushed; unless that was just asked."""
         key, now = self.key_of(name), self.runtime.now()
         node = self.runtime.node_of(key)
-        if self.closed or not self.server.may_ask(node, now):
+        if self.closed or not self.server.may_inspect(node, now):
             return
         with suppress(Failure):
-            reply = await self.runtime.ask_server(key, ("INFO", "everything"), min(CAUSE_TIMEOUT, self._patience))
+            reply = await self.runtime.execute_at(key, ("INFO", "everything"), min(CAUSE_TIMEOUT, self._patience))
             self.server.inspect(reply, node=node)
 
     def announce_loss(self, held: Owned, reason: str, *, quietly: bool = False) -> None:
@@ -256,7 +256,7 @@ class ClientCore:
         *,
         begun: tuple[Any, float] | None = None,
     ) -> tuple[Reply, float, bool]:
-        """Ask the server until it answers: a request that may have been executed is repeated under the next epoch.
+        """Send a request until it is answered: one that may have been executed is repeated under the next epoch.
 
         Args:
             call: The request.
@@ -286,7 +286,7 @@ class ClientCore:
             elif isinstance(reply := begun[0], Failure):
                 raise reply
             elif self.replica_wait is not None and call.reader is not None and call.reader.acquired(reply):
-                raise unasked()
+                raise replicas_appeared()
             setback = read_stale(reply)
             if setback is None:
                 return reply, sent, repeat
@@ -331,9 +331,9 @@ class ClientCore:
                 raise setback
             if not at_once:
                 spare = 0.0 if repeat else patience * LEAST_SHARE
-                if sent + RETRY.longest(failures) + spare >= over and isinstance(setback, Failure):
+                if sent + REPEAT.longest(failures) + spare >= over and isinstance(setback, Failure):
                     raise setback
-                await runtime.sleep(RETRY.pause(failures, runtime.jitter))
+                await runtime.sleep(REPEAT.pause(failures, runtime.jitter))
                 failures += 1
                 sent = runtime.now()
             epoch = self._epoch_now(ownership, request_id)
@@ -368,14 +368,14 @@ class ClientCore:
             return await replica_wait.acknowledge(request, timeout, reader)
         reply = await self.runtime.eval(request, timeout)
         if self.replica_wait is not replica_wait and reader.acquired(reply):
-            raise unasked()
+            raise replicas_appeared()
         return reply
 
     async def perform(self, request: Request, budget: float | None = None, reader: Reader | None = None) -> Reply:
-        """Ask the server until it answers, for a request that may be repeated as it is: its script knows a repeat.
+        """Send a request until it is answered; it may be repeated as it is, since its script knows a repeat.
 
         Args:
-            request: What to ask.
+            request: The request.
             budget: Seconds; ``Config.timeout`` if ``None``.
             reader: As for :meth:`send`.
 
@@ -384,7 +384,7 @@ class ClientCore:
             Unanswered: It is not known what became of it.
             NotAcknowledged: As for :meth:`exchange`.
         """
-        runtime, asked_as = self.runtime, self.id
+        runtime, sent_as = self.runtime, self.id
         sent = runtime.now()
         over = sent + (self.config.timeout if budget is None else budget)
         failures = 0
@@ -393,7 +393,7 @@ class ClientCore:
             try:
                 return await self.send(request, max(min(self._patience, over - sent), 0.001), reader)
             except Failure as failure:
-                if self.id != asked_as:  # The request is that of the parent, or of the original, which goes on with it.
+                if self.id != sent_as:  # The request is that of the parent, or of the original, which goes on with it.
                     raise Rejected(ClientClosedError(ANOTHER)) from failure.cause
                 if isinstance(failure, Unanswered):
                     in_doubt = failure
@@ -404,10 +404,10 @@ class ClientCore:
                     if failure.passes and not isinstance(failure, NotNow):
                         in_doubt = Unanswered(failure.cause)
                     in_doubt.passes = failure.passes
-                over_soon = runtime.now() + RETRY.longest(failures) + spare >= over
+                over_soon = runtime.now() + REPEAT.longest(failures) + spare >= over
                 if self.closed or isinstance(failure, (Rejected, Unusable)) or over_soon:
                     raise in_doubt or failure from failure.cause
-            await runtime.sleep(RETRY.pause(failures, runtime.jitter))
+            await runtime.sleep(REPEAT.pause(failures, runtime.jitter))
             failures += 1
             sent = runtime.now()
 
@@ -459,14 +459,14 @@ class ClientCore:
         while True:
             given = min(patience, over - runtime.now())
             try:
-                return await runtime.ask(command, given)
+                return await runtime.execute(command, given)
             except (Unanswered, NotNow) as failure:
                 tells = not isinstance(failure, Connecting), given  # Any answer says more than a slow connection.
                 if telling is None or tells >= most:
                     most, telling = tells, failure
-                if isinstance(failure, Unusable) or runtime.now() + RETRY.maximum >= over:
+                if isinstance(failure, Unusable) or runtime.now() + REPEAT.maximum >= over:
                     raise telling from None
-            await runtime.sleep(RETRY.pause(0, runtime.jitter))
+            await runtime.sleep(REPEAT.pause(0, runtime.jitter))
 
     def explain(self, failure: Failure, ownership: Ownership, what: str, lease_ms: int) -> Exception:
         """Return the error to show to the user for a request without a usable reply.
@@ -493,8 +493,8 @@ class ClientCore:
 
     def settle_later(self, ownership: Ownership, lease_ms: int) -> None:
         """Let the watchdog settle the pending request, until a lease that it may have begun has ended."""
-        ownership.settle_until(self.runtime.now() + lease_ms / 1000)
-        self.watchdog.settle(ownership)
+        ownership.keep_pending_until(self.runtime.now() + lease_ms / 1000)
+        self.watchdog.settle_later(ownership)
 
     # ---- the end -------------------------------------------------------------------------------------------------
 

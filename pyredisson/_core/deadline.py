@@ -198,5 +198,8 @@ class DoublingBackoff:
         return (self.pause(failures, uniform) for failures in itertools.count())
 
 
-#: Between two tries of one request.
-RETRY: Final = DoublingBackoff(first=0.01, maximum=0.25)
+#: Between two copies of one request.
+REPEAT: Final = DoublingBackoff(first=0.01, maximum=0.25)
+
+#: Between two attempts while a server does not answer, or cannot be reached.
+RETRY: Final = DoublingBackoff(first=0.05, maximum=1.0)

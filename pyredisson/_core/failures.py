@@ -113,7 +113,7 @@ def without_effect(failure: Failure, repeat: bool, sent: bool = False) -> Failur
     return unanswered if sent else of_earlier(unanswered)
 
 
-def unasked() -> Unanswered:
+def replicas_appeared() -> Unanswered:
     """Return the failure for a plain answer on a connection that has just reported replicas: it is asked again."""
     return Unanswered(RedissonError("the server has replicas, which were not asked"))
 

@@ -55,7 +55,7 @@ class HoldState(Enum):
     OVER = "over"
 
 
-class Hold:
+class SingleHold:
     """One hold among the nested ones of an owner.
 
     Attributes:
@@ -68,7 +68,7 @@ class Hold:
         whole: The hold of a multi-lock that this is a part of.
         token: What identifies this hold, for locks that have such a thing.
         since: When it was asked for.
-        renewals_left: How often it may be renewed yet; negative: without a limit.
+        renewals_left: How often it may be renewed yet; ``None``: without a limit.
         state: What has become of it.
         trace: Returns what stands for it in contexts, as long as that is in one.
     """
@@ -98,12 +98,12 @@ class Hold:
         self.whole: Any = whole
         self.token: int | None = None
         self.since: float = 0.0
-        self.renewals_left: int = -1
+        self.renewals_left: int | None = None
         self.state: HoldState = HoldState.NEW
         self.trace: Callable[[], Trace | None] | None = None
 
     @classmethod
-    def endless(cls) -> Hold:
+    def endless(cls) -> SingleHold:
         """Return a hold without a lease: what it holds does not expire."""
         return cls(0, math.inf, watchdog=False)
 
@@ -264,8 +264,8 @@ class HolderCore(ABC, Generic[HeldT]):
 
     def owner(self) -> Caller:
         """Return the owner: the calling thread or task, unless this handle acts for another one."""
-        asking = self.client.runtime.owner()  # In any case: it checks the event loop.
-        return self.made_for or asking
+        caller = self.client.runtime.owner()  # In any case: it checks the event loop.
+        return self.made_for or caller
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 

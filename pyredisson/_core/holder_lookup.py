@@ -42,7 +42,7 @@ NAMES_EVERY: Final = 5.0
 MOST_NAMES: Final = 2000
 
 #: The most clients whose presence is read to find the token of a token lock.
-MOST_ASKED: Final = 32
+MOST_READ: Final = 32
 
 #: The most fields of a hash that are read: a read-write lock has one for each reader.
 FIELDS: Final = "64"
@@ -121,7 +121,7 @@ class Finder:
         self._names_at = -math.inf
         self._began: deque[float] = deque(maxlen=MOST_SEARCHES)  # When the last searches did.
 
-    async def find(self, name: str, *, asked: bool = False) -> Found:
+    async def find(self, name: str, *, by_user: bool = False) -> Found:
         """Look who holds the lock of this name. Raises no error of ours, nor one of the server's.
 
         Args:
@@ -129,7 +129,7 @@ class Finder:
             asked: Whether the user asks; else it is to explain an error.
         """
         search = Search(self, self.client.key_of(name))
-        await self._run(search.run, asked)
+        await self._run(search.run, by_user)
         return search.found
 
     async def find_permits(self, name: str) -> tuple[int | None, list[Holder]]:
@@ -141,16 +141,16 @@ class Finder:
         await self._run(search.read_permits)
         return search.available, search.holders
 
-    async def _run(self, search: Callable[[], Awaitable[None]], asked: bool = False) -> None:
-        if self._may_search(asked):
+    async def _run(self, search: Callable[[], Awaitable[None]], by_user: bool = False) -> None:
+        if self._may_search(by_user):
             with suppress(Exception):  # It would hide the error that is about to be raised.
                 await search()
 
-    def _may_search(self, asked: bool) -> bool:
-        if self.client.closed or not (asked or self.client.config.presence):
+    def _may_search(self, by_user: bool) -> bool:
+        if self.client.closed or not (by_user or self.client.config.presence):
             return False
         now, began = self.client.runtime.now(), self._began
-        if not asked and len(began) == MOST_SEARCHES and now - began[0] < 1:
+        if not by_user and len(began) == MOST_SEARCHES and now - began[0] < 1:
             return False
         began.append(now)
         return True
@@ -159,10 +159,10 @@ class Finder:
         """Return the clients that are connected, by their ids; ``None``: not known."""
         if self.client.runtime.now() >= self._names_at + NAMES_EVERY:
             self._names_at, self._names = self.client.runtime.now(), None
-            info = await search.ask("INFO", "clients")
+            info = await search.query("INFO", "clients")
             connected = _CONNECTED.search(info) if isinstance(info, bytes) else None
             if connected is not None and int(connected[1]) <= MOST_NAMES:
-                listed = await search.ask("CLIENT", "LIST")
+                listed = await search.query("CLIENT", "LIST")
                 if isinstance(listed, bytes):
                     found = read_client_list(listed)
                     self._names = {each.client_id: each for each in found if each.client_id is not None}
@@ -189,13 +189,13 @@ class Search:
         self.available: int | None = None
         self.holders: list[Holder] = []
 
-    async def ask(self, *command: str) -> Reply:
+    async def query(self, *command: str) -> Reply:
         """Ask the server; ``None`` if it refuses. Raises ``Failure`` if there is no time left, or no answer."""
         left = self._over - self._runtime.now()
         if left <= 0:
             raise Failure(TimeoutError())
         try:
-            return await self._runtime.ask(command, left)
+            return await self._runtime.execute(command, left)
         except Failure as failure:
             if self._runtime.now() < self._over and "timeout" not in type(failure.cause).__name__.lower():
                 return None
@@ -203,10 +203,10 @@ class Search:
 
     async def run(self) -> None:
         """Find out what there is to find, the most important first."""
-        kind = await self.ask("TYPE", self._key)
+        kind = await self.query("TYPE", self._key)
         self.found = Found(free=kind == b"none")
         if kind == b"hash":
-            scanned: Any = await self.ask("HSCAN", self._key, "0", "COUNT", FIELDS)
+            scanned: Any = await self.query("HSCAN", self._key, "0", "COUNT", FIELDS)
             fields = dict(zip(scanned[1][::2], scanned[1][1::2], strict=True))
             field, owner = next(((each, owner) for each in fields if (owner := read_owner(each))), (b"", None))
             if owner is not None:
@@ -217,7 +217,7 @@ class Search:
                     await self._who(owner)
             await self._count(ReadWriteNames(self._key) if b"mode" in fields else LockNames(self._key))
         elif kind == b"string":
-            token = await self.ask("GET", self._key)
+            token = await self.query("GET", self._key)
             if isinstance(token, bytes) and read_count(token) is None:
                 self.found = Found(Holder())
                 await self._left()
@@ -225,7 +225,7 @@ class Search:
 
     async def read_permits(self) -> None:
         """Find out how many permits are available, and which blocks hold some."""
-        available: Any = await self.ask("GET", self._key)
+        available: Any = await self.query("GET", self._key)
         self.available = int(available or 0)
         here = [client for client in self._finder.clients() if client.address == self._client.address]
         for client, entry in self._held_by(here):
@@ -236,7 +236,7 @@ class Search:
                 self.holders.append(Holder(said.client_id, hold.thread_id, said.app, said.host, said.pid, hold.thread))
 
     async def _left(self) -> None:
-        left = await self.ask("PTTL", self._key)
+        left = await self.query("PTTL", self._key)
         if isinstance(left, int) and left != -2:
             self._learn(remaining=math.inf if left == -1 else left / 1000)
 
@@ -247,7 +247,7 @@ class Search:
             if client.id == client_id and entry.who.number == number:
                 self._learn_from(client, entry)
                 return
-        published = await self.ask("GET", presence_key(client_id, self._client.config.prefix))
+        published = await self.query("GET", presence_key(client_id, self._client.config.prefix))
         if published is not None:
             self._learn_whose(self._read(client_id, published))
             await self._learn_published(client_id, published, lambda hold: hold.thread_id == number)
@@ -275,10 +275,10 @@ class Search:
     async def _published(self, except_for: Collection[str] = ()) -> list[tuple[str, Reply]]:
         """Return what the clients connected to the server publish, except for these, by their ids."""
         names = await self._finder.names(self) if self._one_server else None
-        ids = [each for each in names or () if each not in except_for][:MOST_ASKED]
+        ids = [each for each in names or () if each not in except_for][:MOST_READ]
         if not ids:
             return []
-        replies: Any = await self.ask("MGET", *(presence_key(each, self._client.config.prefix) for each in ids))
+        replies: Any = await self.query("MGET", *(presence_key(each, self._client.config.prefix) for each in ids))
         return [(each, said) for each, said in zip(ids, replies, strict=True) if said is not None]
 
     def _read(self, client_id: str, published: Reply, left: Reply = None) -> StoredPresence:
@@ -298,7 +298,7 @@ class Search:
         self._learn_whose(said)
         self._learn(client_id=client_id, thread_id=hold.thread_id, thread=hold.thread, reason=hold.reason)
         self.found = self.found._replace(fixed=not hold.watchdog)
-        left = await self.ask("PTTL", presence_key(client_id, self._client.config.prefix))
+        left = await self.query("PTTL", presence_key(client_id, self._client.config.prefix))
         hold = next(filter(meant, self._holds_in(self._read(client_id, published, left))))
         if hold.since is not None:
             self._learn_age(self._runtime.unix_time() - hold.since)
@@ -322,12 +322,12 @@ class Search:
 
     async def _count(self, names: LockNames) -> None:
         """Learn how many wait: of a fair lock those in the queue, else the clients on its list or its channel."""
-        queued = await self.ask("LLEN", names.queue)
+        queued = await self.query("LLEN", names.queue)
         if isinstance(queued, int) and queued > 0:
             self.found = self.found._replace(waiting=queued)
         elif self._one_server:
-            heard: Any = await self.ask("PUBSUB", "NUMSUB", names.channel, names.waiting)
-            listed: Any = await self.ask("ZCOUNT", names.waiting, "-inf", f"({OBSERVERS}")
+            heard: Any = await self.query("PUBSUB", "NUMSUB", names.channel, names.waiting)
+            listed: Any = await self.query("ZCOUNT", names.waiting, "-inf", f"({OBSERVERS}")
             if heard is not None:
                 count_of = self._client.subscriptions.messages_of
                 own = (count_of(names.channel) is not None) - (count_of(names.waiting) is not None)

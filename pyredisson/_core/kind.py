@@ -64,7 +64,7 @@ class OwnRival(Protocol):
     async def give_up(self, kind: LockKind, ownership: Ownership, exchange: Exchange | None) -> None:
         """Release that hold, of which the server knows; raise ``LockError`` if this client knows of it as well.
 
-        ``exchange``: how to ask the server; ``None``: as :meth:`ClientCore.exchange` does.
+        ``exchange``: how to send the request; ``None``: as :meth:`ClientCore.exchange` does.
         """
         ...
 

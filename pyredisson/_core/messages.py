@@ -217,7 +217,7 @@ async def _wrong_type(finder: Finder, error: Exception, name: str, kind: str, wh
 async def _is_text(client: ClientCore, key: str) -> bool:
     """Whether a key holds a string that is no number."""
     try:
-        held = await client.runtime.ask(("GET", key), client.config.timeout / 3)
+        held = await client.runtime.execute(("GET", key), client.config.timeout / 3)
         int(held if isinstance(held, bytes) else 0)
     except Failure:
         return False
@@ -230,8 +230,8 @@ async def _type_of(client: ClientCore, key: str) -> str:
     """What a key holds, in Redis's word; empty if the server does not say."""
     patience = client.config.timeout / 3
     try:
-        held = await client.runtime.ask(("TYPE", key), patience)
-        if held == b"hash" and await client.runtime.ask(("HGET", key, "mode"), patience) in (b"read", b"write"):
+        held = await client.runtime.execute(("TYPE", key), patience)
+        if held == b"hash" and await client.runtime.execute(("HGET", key, "mode"), patience) in (b"read", b"write"):
             return "read-write hash"
     except Failure:
         return ""

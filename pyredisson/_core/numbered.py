@@ -123,8 +123,8 @@ class NumberedCall(Generic[T]):
         """The script that makes the operation's change."""
         return self._operation.script
 
-    async def ask(self, script: ScriptCall | None = None) -> T:
-        """Ask once, under the same number unless the last answer was a refusal.
+    async def send(self, script: ScriptCall | None = None) -> T:
+        """Send it once, under the same number unless the last answer was a refusal.
 
         Args:
             script: What a new request calls instead of the operation's script.
@@ -134,16 +134,16 @@ class NumberedCall(Generic[T]):
             OutcomeUnknownError: It was sent so long ago that the server no longer knows the outcome.
             LockError: A signal handler asks in the middle of a call of its thread, whose request it would supersede.
         """
-        asking, thread = self._client.ledger.asking, self._client.runtime.thread()
-        if thread and asking.get(self.key) == thread:
+        callers, thread = self._client.ledger.callers, self._client.runtime.thread()
+        if thread and callers.get(self.key) == thread:
             raise LockError(INTERRUPTED, name=self.key[0])
         try:
-            asking[self.key] = thread
-            return await self._ask(script)
+            callers[self.key] = thread
+            return await self._send(script)
         finally:
-            asking.pop(self.key, None)
+            callers.pop(self.key, None)
 
-    async def _ask(self, script: ScriptCall | None) -> T:
+    async def _send(self, script: ScriptCall | None) -> T:
         client, operation = self._client, self._operation
         if self._request is None:
             self._begin(script)
@@ -193,7 +193,7 @@ class NumberedCall(Generic[T]):
         )
 
     async def once(self, progress: Progress | None = None, *, insist: bool = False) -> T:
-        """Ask, and return the answer, for an operation that does not wait.
+        """Send it, and return the answer, for an operation that does not wait.
 
         Args:
             progress: See ``run_to_the_end``.
@@ -222,11 +222,11 @@ class NumberedCall(Generic[T]):
             raise await self.explain(failure) from failure.cause
 
     async def attempt(self, progress: Progress | None = None) -> T:
-        """Ask as :meth:`once` does. Raises as :meth:`ask`."""
+        """Send it as :meth:`once` does. Raises as :meth:`send`."""
         try:
             if progress is not None:
                 progress.begun = True
-            return await self.ask()
+            return await self.send()
         except Failure:
             raise
         except GeneratorExit:
@@ -240,7 +240,7 @@ class NumberedCall(Generic[T]):
     async def _give_back(self, short: NotAcknowledged) -> Exception:
         """Undo what too few replicas know of, and return the error that says so."""
         client = self._client
-        await client.finish(self.settling(), self._abandon().until, leaving=False)
+        await client.finish(self.to_settle(), self._abandon().until, leaving=False)
         return client.replicas.error(self.key[0], short, given_back=client.ledger.first(self.key) is None)
 
     # ---- when the caller goes away -------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ class NumberedCall(Generic[T]):
         """Settle while the caller is being interrupted; what takes too long is done in the background."""
         if self._request is not None or self._operation.undo is None:
             until = self._abandon().until
-            await self._client.finish(self.settling(), until)
+            await self._client.finish(self.to_settle(), until)
 
     def leave_later(self) -> None:
         """Settle in the background, where nothing can be awaited."""
@@ -260,7 +260,7 @@ class NumberedCall(Generic[T]):
                 pass  # The event loop is gone, and its background with it.
 
     async def discard(self) -> None:
-        """Release permits that were granted too late to be of use. :meth:`ask` can be called again."""
+        """Release permits that were granted too late to be of use. :meth:`send` can be called again."""
         self.granted = False
         await self.leave()
         self.given_up = False
@@ -272,7 +272,7 @@ class NumberedCall(Generic[T]):
 
     def _settle_later(self) -> Open:
         left = self._abandon()
-        self._client.watchdog.do_later(self.settling(), left.until)
+        self._client.watchdog.do_later(self.to_settle(), left.until)
         return left
 
     async def explain(self, failure: Failure) -> Exception:
@@ -325,7 +325,7 @@ class NumberedCall(Generic[T]):
         self.given_up = True
         return left
 
-    def settling(self) -> Callable[[], Coroutine[Any, Any, object]]:
+    def to_settle(self) -> Callable[[], Coroutine[Any, Any, object]]:
         """Return what settles what this owner has left open."""
         return partial(self._client.ledger.settle, self.key, CLEANUP_BUDGET)
 
@@ -377,7 +377,7 @@ class Ledger:
         self._mutex = client.runtime.mutex()
         self._numbers = itertools.count(1)
         self._open: dict[Key, list[Open]] = {}
-        self.asking: dict[Key, int] = {}
+        self.callers: dict[Key, int] = {}
         self.seen_numbers: dict[str, tuple[float, int]] = {}
         self._reported: set[tuple[object, ...]] = set()
         self._refused: dict[tuple[object, ...], Open] = {}

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from pyredisson._core.hold import HoldState
 
 if TYPE_CHECKING:
-    from pyredisson._core.hold import Hold
+    from pyredisson._core.hold import SingleHold
     from pyredisson._core.ownership import Ownership
 
 #: How many traces in a context are no reason to look for those that have ended.
@@ -88,7 +88,7 @@ class CallChains:
 
     # ---- what is visible -----------------------------------------------------------------------------------------
 
-    def enter(self, hold: Hold, who: Caller) -> None:
+    def enter(self, hold: SingleHold, who: Caller) -> None:
         """Make a hold visible in the calling context."""
         trace = Trace()
         trace.serial, trace.state, trace.who = self.serial, hold.state, who
@@ -121,7 +121,7 @@ class CallChains:
         self.limit = 2 * len(left) + FEW  # So it costs nothing on average, however much is held.
         return outer
 
-    def trace_of(self, hold: Hold) -> Trace | None:
+    def trace_of(self, hold: SingleHold) -> Trace | None:
         """Return what stands for a hold in the calling context, if it is visible there."""
         known = hold.trace() if hold.trace is not None else None
         trace = self.variable.get() if known is not None else None
@@ -129,7 +129,7 @@ class CallChains:
             trace = trace.outer
         return trace
 
-    def sees(self, hold: Hold) -> bool:
+    def sees(self, hold: SingleHold) -> bool:
         """Return whether a hold is visible in the calling context."""
         return self.trace_of(hold) is not None
 

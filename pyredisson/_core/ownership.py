@@ -44,7 +44,7 @@ from pyredisson._core.deadline import certain_for
 from pyredisson._core.hold import GONE, NO_CALL, CallNote, HoldState, Owned
 
 if TYPE_CHECKING:
-    from pyredisson._core.hold import Hold
+    from pyredisson._core.hold import SingleHold
     from pyredisson._core.kind import HeldKind
     from pyredisson._core.owners import CallChains, Caller
     from pyredisson._core.runtime import Request, Runtime
@@ -86,8 +86,8 @@ class Ownership(Owned):
         self.table: object = None  # In which it is listed.
         self.chains: CallChains | None = None  # Where its holds are visible; only for what is in a table.
         self.mutex: AbstractContextManager[Any] = runtime.mutex()
-        self.holds: list[Hold] = []  # The innermost last.
-        self.ended: tuple[Hold, ...] = ()  # Those that simply ran out, and whose unlock is to come.
+        self.holds: list[SingleHold] = []  # The innermost last.
+        self.ended: tuple[SingleHold, ...] = ()  # Those that simply ran out, and whose unlock is to come.
         self.deadline: float = 0.0
         self.call: CallNote = NO_CALL
         self.epoch: int = 0
@@ -148,7 +148,9 @@ class Ownership(Owned):
     def in_use(self) -> bool:
         """Whether its owner holds anything, or has anything under way."""
         in_flight = self.in_flight
-        return bool(self.holds or in_flight.pending or in_flight.due) or (in_flight.released_behind and self._asked())
+        return bool(self.holds or in_flight.pending or in_flight.due) or (
+            in_flight.released_behind and self._has_caller()
+        )
 
     def busy(self) -> bool:
         """Whether a call is at a request: its owner's, or that of another thread or task that leaves a block."""
@@ -174,11 +176,11 @@ class Ownership(Owned):
         """Seconds for which it is certain."""
         return max(0.0, self.deadline - now) if self.holds and self.loss is None else 0.0
 
-    def remaining_of(self, hold: Hold, now: float) -> float:
+    def remaining_of(self, hold: SingleHold, now: float) -> float:
         """See :meth:`Owned.remaining_of`."""
         return self.remaining(now) if hold.state is HoldState.HELD else 0.0
 
-    def sees(self, hold: Hold) -> bool:
+    def sees(self, hold: SingleHold) -> bool:
         """Whether a hold of this owner is visible to the calling context."""
         return self.chains is None or not self.who.is_shared or self.chains.sees(hold)
 
@@ -196,7 +198,7 @@ class Ownership(Owned):
         """How a loss is explained that the server reported."""
         return GONE if self.kind is None else self.kind.gone
 
-    def to_unlock(self) -> Hold | None:
+    def to_unlock(self) -> SingleHold | None:
         """The hold that an unlock is about: the innermost that is its owner's own, or that was, and has ended.
 
         It is visible to the calling context.
@@ -213,7 +215,7 @@ class Ownership(Owned):
                 return hold
         return self.ended_here()
 
-    def ended_here(self) -> Hold | None:
+    def ended_here(self) -> SingleHold | None:
         """The hold whose unlock is to come, since it has ended, from the calling context: the last one."""
         return next((hold for hold in reversed(self.ended) if hold.whole is None and self.sees(hold)), None)
 
@@ -237,7 +239,7 @@ class Ownership(Owned):
 
     # ---- its holds -----------------------------------------------------------------------------------------------
 
-    def drop(self, hold: Hold, state: HoldState = HoldState.OVER) -> None:
+    def drop(self, hold: SingleHold, state: HoldState = HoldState.OVER) -> None:
         """A hold is held no longer; with the last one a loss is forgotten."""
         if self.holds[-1:] == [hold]:
             self.holds.pop()
@@ -256,7 +258,7 @@ class Ownership(Owned):
         if not self.holds:
             self.loss = None
 
-    def forfeit(self, holds: Sequence[Hold]) -> Sequence[Hold]:
+    def forfeit(self, holds: Sequence[SingleHold]) -> Sequence[SingleHold]:
         """What a condition has given up of these is not held again. Returns those that were of multi-locks."""
         with self.mutex:
             self.in_flight.becoming = HoldState.OVER
@@ -265,7 +267,7 @@ class Ownership(Owned):
                 self.drop(hold)
             return [hold for hold in forfeited if hold.whole is not None]
 
-    def leave_given_up(self, hold: Hold | None = None) -> bool:
+    def leave_given_up(self, hold: SingleHold | None = None) -> bool:
         """A block is left whose hold a condition has given up: it is not held again. Returns whether that is so."""
         with self.mutex:
             if hold is None or hold.state is not HoldState.GIVEN_UP:
@@ -273,12 +275,12 @@ class Ownership(Owned):
             hold.state = HoldState.LEFT
             return True
 
-    def forget(self, hold: Hold) -> None:
+    def forget(self, hold: SingleHold) -> None:
         """The unlock of a hold that has ended has come."""
         with self.mutex:
             self._forget(hold)
 
-    def _forget(self, hold: Hold) -> None:
+    def _forget(self, hold: SingleHold) -> None:
         if hold in self.ended:
             self.ended = tuple([each for each in self.ended if each is not hold])
         if hold.state in (HoldState.ENDED, HoldState.RELEASED, HoldState.LOST):
@@ -289,7 +291,7 @@ class Ownership(Owned):
         if self.who.is_shared:
             self.ended = tuple([hold for hold in self.ended if hold.trace is not None and hold.trace() is not None])
 
-    def claim(self, hold: Hold) -> None:
+    def claim(self, hold: SingleHold) -> None:
         """The acquire for this hold is left pending: the calling context, and no other, goes on with it."""
         if self.pending is not None and hold in self.in_flight.holds and self.chains is not None and self.who.is_shared:
             hold.state = HoldState.NEW
@@ -300,17 +302,17 @@ class Ownership(Owned):
             if hold.state is HoldState.NEW:
                 hold.become(HoldState.OVER)
 
-    def _asked(self) -> bool:
+    def _has_caller(self) -> bool:
         """Whether there is a context still in which its last request was made."""
         return not self.who.is_shared or any(hold.trace is not None and hold.trace() for hold in self.in_flight.holds)
 
-    def asked_here(self) -> bool:
+    def called_here(self) -> bool:
         """Whether its last request was made in the calling context."""
         return self.chains is None or any(map(self.chains.sees, self.in_flight.holds))
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 
-    def begin_acquire(self, hold: Hold) -> AcquireBegun | None:
+    def begin_acquire(self, hold: SingleHold) -> AcquireBegun | None:
         """Note that an acquire is about to be sent; ``None``: another call is at a request."""
         with self.mutex:
             in_flight = self.in_flight
@@ -327,7 +329,7 @@ class Ownership(Owned):
                 in_flight.doubt()
             return AcquireBegun(request_id, self.epoch, len(self.holds), repeat)
 
-    def granted(self, request_id: int, hold: Hold, sent: float) -> bool:
+    def granted(self, request_id: int, hold: SingleHold, sent: float) -> bool:
         """The server took the hold, by a request that was ``sent`` then.
 
         Returns whether it stands: a later request may have given it back.
@@ -369,7 +371,7 @@ class Ownership(Owned):
     # ---- releasing -----------------------------------------------------------------------------------------------
 
     def begin_release(
-        self, *releasing: Hold, block: bool = False, becoming: HoldState = HoldState.OVER
+        self, *releasing: SingleHold, block: bool = False, becoming: HoldState = HoldState.OVER
     ) -> ReleaseBegun | None:
         """Note that the unlock of these holds is about to be sent; ``None``: another request is under way.
 
@@ -405,7 +407,7 @@ class Ownership(Owned):
         """How many holds there are for a release, which takes one away."""
         return len(self.holds) - len(self.in_flight.holds) + 1
 
-    def _lease_without(self, releasing: Sequence[Hold]) -> int:
+    def _lease_without(self, releasing: Sequence[SingleHold]) -> int:
         """The longest lease of the other holds; 0 if there are none."""
         if len(self.holds) <= len(releasing):
             return 0
@@ -438,8 +440,8 @@ class Ownership(Owned):
             in_flight.pending = None
             self.generation += 1
             for hold in in_flight.holds:  # The watchdog may have given it up for lost meanwhile.
-                asked_again = behind and hold.whole is not None and hold.whole.released
-                self.drop(hold, HoldState.RELEASED if asked_again else in_flight.becoming)
+                awaited = behind and hold.whole is not None and hold.whole.released
+                self.drop(hold, HoldState.RELEASED if awaited else in_flight.becoming)
             if self.holds and deadline > self.deadline:
                 self.deadline = deadline
             return True
@@ -478,7 +480,7 @@ class Ownership(Owned):
 
     # ---- settling ------------------------------------------------------------------------------------------------
 
-    def release_later(self, hold: Hold | None, *, block: bool) -> bool:
+    def release_later(self, hold: SingleHold | None, *, block: bool) -> bool:
         """A hold is done with: settling releases it after the pending request. Returns whether that is to come."""
         with self.mutex:
             in_flight = self.in_flight
@@ -521,7 +523,7 @@ class Ownership(Owned):
                 # An acquire is pending only while it is in doubt; a copy in the background may run yet.
                 repeat = in_flight.pending is Pending.ACQUIRE or in_flight.state is not OPEN
                 in_flight.request_id += 1
-            in_flight.state = BACKGROUND if background else ASKED
+            in_flight.state = BACKGROUND if background else SENT
             if repeat:
                 self.epoch += 1
                 in_flight.doubt()
@@ -541,7 +543,7 @@ class Ownership(Owned):
             self.in_flight.queued_ms = 0
             return True
 
-    def settle_until(self, at: float = 0.0) -> None:
+    def keep_pending_until(self, at: float = 0.0) -> None:
         """The pending request is worth settling until then, or as long as something is certain to be held."""
         self.in_flight.until = max(self.deadline, at)
 
@@ -572,7 +574,7 @@ class Ownership(Owned):
 
     # ---- interrupted ---------------------------------------------------------------------------------------------
 
-    def hand_over(self, hold: Hold | None) -> bool:
+    def hand_over(self, hold: SingleHold | None) -> bool:
         """A hold is done with, and its block can wait for nothing: the watchdog is to release it.
 
         Returns whether there is anything to settle.
@@ -594,7 +596,7 @@ class Ownership(Owned):
             in_flight.of_block = True
             return True
 
-    def undo_acquire(self, hold: Hold) -> bool:
+    def undo_acquire(self, hold: SingleHold) -> bool:
         """The caller leaves in the middle of an acquire: what it took for this hold is to be released.
 
         Wherever it was, in the middle of one of our own methods, too. Returns whether there is anything to settle.
@@ -615,7 +617,7 @@ class Ownership(Owned):
             in_flight.repeat(in_flight.pending or Pending.ACQUIRE)
             return True
 
-    def redo_release(self, *releasing: Hold, becoming: HoldState = HoldState.OVER) -> bool:
+    def redo_release(self, *releasing: SingleHold, becoming: HoldState = HoldState.OVER) -> bool:
         """The caller leaves in the middle of an unlock: these holds are to be released.
 
         Whether that was done already matters not, since it is settled as a repeat. Returns whether to settle it.
@@ -641,7 +643,7 @@ class Ownership(Owned):
 
     # ---- ending ------------------------------------------------------------------------------------------------------
 
-    def expire(self, now: float) -> Sequence[Hold]:
+    def expire(self, now: float) -> Sequence[SingleHold]:
         """Draw the consequences if the deadline has passed. Returns the holds whose loss must be reported."""
         if not self.holds or now < self.deadline:
             return ()
@@ -669,7 +671,7 @@ class Ownership(Owned):
                 hold.watchdog = hold.watched = False
                 hold.block = _no_one
 
-    def lose(self, reason: str, generation: int | None = None) -> Sequence[Hold]:
+    def lose(self, reason: str, generation: int | None = None) -> Sequence[SingleHold]:
         """The hold was taken away. Returns the holds that are lost by it (none twice, nor one that is gone since).
 
         ``generation`` is the ownership's when the question was sent whose answer says so; ``None``: its owner asked.
@@ -694,9 +696,10 @@ class Ownership(Owned):
             if generation == self.generation and self.loss is None:
                 self.deadline = max(self.deadline, sent + certain_for(lease_ms))
                 for hold in self.holds if counts else ():
-                    hold.renewals_left -= hold.renewals_left > 0
+                    if hold.renewals_left:
+                        hold.renewals_left -= 1
 
-    def lose_one(self, request_id: int, reason: str, now: float, *, behind: bool = False) -> Sequence[Hold]:
+    def lose_one(self, request_id: int, reason: str, now: float, *, behind: bool = False) -> Sequence[SingleHold]:
         """A release found that the hold was gone: that hold has ended with it, and the others are lost.
 
         What a condition would have given up is all lost, and none of it has ended.
@@ -714,11 +717,11 @@ class Ownership(Owned):
             self.loss = reason
             if in_flight.becoming is not HoldState.GIVEN_UP:
                 for hold in in_flight.holds:
-                    self.drop(hold, HoldState.ENDED if behind and self._asked_again(hold) else HoldState.OVER)
+                    self.drop(hold, HoldState.ENDED if behind and self._is_awaited(hold) else HoldState.OVER)
             self._drop_due()
             return holds if reported else ()
 
-    def clear(self) -> Sequence[Hold]:
+    def clear(self) -> Sequence[SingleHold]:
         """The owner itself ended all its holds. Returns those that were of multi-locks, which are lost by it."""
         with self.mutex:
             in_flight, holds = self.in_flight, (*self.holds,)
@@ -751,12 +754,12 @@ class Ownership(Owned):
         if in_flight.pending is Pending.RELEASE:
             for hold in in_flight.holds:
                 if hold.state is HoldState.HELD:
-                    self.drop(hold, HoldState.ENDED if self._asked_again(hold) else HoldState.OVER)
+                    self.drop(hold, HoldState.ENDED if self._is_awaited(hold) else HoldState.OVER)
         in_flight.request_id += 1
         in_flight.pending = None
         self.epoch += 1
 
-    def _asked_again(self, hold: Hold) -> bool:
+    def _is_awaited(self, hold: SingleHold) -> bool:
         """Whether a caller will ask for the outcome of the release in flight."""
         return not self.in_flight.of_block or (hold.whole is not None and hold.whole.released)
 
@@ -768,32 +771,32 @@ class Ownership(Owned):
 # ================ ======================================= ============================================================
 # state            copies of the request                   next state, and by which methods
 # ================ ======================================= ============================================================
-# SETTLED          ``pending`` is None: no request         ASKED by begin_acquire, begin_release, take_over
+# SETTLED          ``pending`` is None: no request         SENT by begin_acquire, begin_release, take_over
 #                                                          BACKGROUND by take_over
 #                                                          OPEN by hand_over, stop_waiting, undo_acquire
 #                                                          DOUBTFUL by undo_acquire, redo_release
-# ASKED            the first: a call awaits its reply      ASKED_AGAIN by doubt
+# SENT             the first: a call awaits its reply      SENT_AGAIN by doubt
 #                                                          OPEN by answered
 #                                                          DOUBTFUL by take_turn, undo_acquire, redo_release
 #                                                          SETTLED by an end
-# ASKED_AGAIN      another: a call awaits its reply        DOUBTFUL by answered, take_turn, undo_acquire, redo_release
+# SENT_AGAIN       another: a call awaits its reply        DOUBTFUL by answered, take_turn, undo_acquire, redo_release
 #                                                          SETTLED by an end
-# BACKGROUND       the first: the watchdog awaits its      ASKED_AGAIN by begin_acquire, take_over
+# BACKGROUND       the first: the watchdog awaits its      SENT_AGAIN by begin_acquire, take_over
 #                  reply                                   BACKGROUND_AGAIN by doubt, take_over
 #                                                          OPEN by answered, begin_force
 #                                                          DOUBTFUL by undo_acquire, redo_release
 #                                                          SETTLED by an end
-# BACKGROUND_AGAIN another: the watchdog awaits its reply  ASKED_AGAIN by begin_acquire, take_over
+# BACKGROUND_AGAIN another: the watchdog awaits its reply  SENT_AGAIN by begin_acquire, take_over
 #                                                          DOUBTFUL by answered, begin_force, undo_acquire, redo_release
 #                                                          SETTLED by an end
-# OPEN             none can have run                       ASKED by begin_acquire, begin_release, take_over
-#                                                          ASKED_AGAIN by take_over (of an acquire)
+# OPEN             none can have run                       SENT by begin_acquire, begin_release, take_over
+#                                                          SENT_AGAIN by take_over (of an acquire)
 #                                                          BACKGROUND by take_over
 #                                                          BACKGROUND_AGAIN by take_over (of an acquire)
 #                                                          DOUBTFUL by doubt, undo_acquire, redo_release
 #                                                          SETTLED by an end, begin_release (after a loss)
-# DOUBTFUL         one may have run; none is under way     ASKED by begin_release
-#                                                          ASKED_AGAIN by begin_acquire, take_over
+# DOUBTFUL         one may have run; none is under way     SENT by begin_release
+#                                                          SENT_AGAIN by begin_acquire, take_over
 #                                                          BACKGROUND_AGAIN by take_over
 #                                                          SETTLED by an end, begin_release (after a loss)
 # ================ ======================================= ============================================================
@@ -823,8 +826,8 @@ class Pending(Enum):
 class RequestState(Enum):
     """How far the pending request of an ownership is."""
 
-    ASKED = "asked"
-    ASKED_AGAIN = "asked again"
+    SENT = "sent"
+    SENT_AGAIN = "sent again"
     BACKGROUND = "background"
     BACKGROUND_AGAIN = "background again"
     OPEN = "open"
@@ -832,16 +835,16 @@ class RequestState(Enum):
 
 
 #: Plain names: before Python 3.12 each look-up in an enumeration may be a call.
-ASKED, ASKED_AGAIN, BACKGROUND, BACKGROUND_AGAIN, OPEN, DOUBTFUL = RequestState
+SENT, SENT_AGAIN, BACKGROUND, BACKGROUND_AGAIN, OPEN, DOUBTFUL = RequestState
 
 #: The states in which a call is at the request, and waits for its answer.
-OF_CALL: Final = (ASKED, ASKED_AGAIN)
+OF_CALL: Final = (SENT, SENT_AGAIN)
 
 #: The states in which a copy of the request is under way, and what each becomes when none is.
-UNDER_WAY: Final = {ASKED: OPEN, ASKED_AGAIN: DOUBTFUL, BACKGROUND: OPEN, BACKGROUND_AGAIN: DOUBTFUL}
+UNDER_WAY: Final = {SENT: OPEN, SENT_AGAIN: DOUBTFUL, BACKGROUND: OPEN, BACKGROUND_AGAIN: DOUBTFUL}
 
 #: The states in which no copy of the request can have run before, and what each becomes when one may have.
-IN_DOUBT: Final = {ASKED: ASKED_AGAIN, BACKGROUND: BACKGROUND_AGAIN, OPEN: DOUBTFUL}
+IN_DOUBT: Final = {SENT: SENT_AGAIN, BACKGROUND: BACKGROUND_AGAIN, OPEN: DOUBTFUL}
 
 
 class Unlock(Enum):
@@ -929,15 +932,15 @@ class InFlight:
     until: float = 0.0
     state: RequestState = OPEN
     lease_ms: int = 1
-    holds: tuple[Hold, ...] = ()
+    holds: tuple[SingleHold, ...] = ()
     becoming: HoldState = HoldState.OVER
     of_block: bool = False
     queued_ms: int = 0
-    due: tuple[Hold, ...] = ()
+    due: tuple[SingleHold, ...] = ()
     without_end: bool = False
     released_behind: bool = False
 
-    def begin(self, pending: Pending, *holds: Hold, state: RequestState = ASKED) -> int:
+    def begin(self, pending: Pending, *holds: SingleHold, state: RequestState = SENT) -> int:
         """Note another request. Returns its number."""
         self.state = state
         self.holds, self.becoming = holds, HoldState.OVER

@@ -57,14 +57,14 @@ class OwnershipTable:
 
     # ---- who acts ------------------------------------------------------------------------------------------------
 
-    def acting(self, name: str, who: Caller, thread: int, settled_later: Callable[[Ownership], bool]) -> Caller:
+    def acting(self, name: str, who: Caller, thread: int, in_backlog: Callable[[Ownership], bool]) -> Caller:
         """Return as whom the calling context acts: rule 4 of :mod:`pyredisson._core.owners`.
 
         Args:
             name: The lock.
             who: The calling thread.
             thread: Its identifier: a signal handler in the middle of a call is who makes that call.
-            settled_later: Whether the pending request of an ownership is left to the background.
+            in_backlog: Whether the pending request of an ownership is left to the background.
         """
         chains = self._find_chains(name, who)
         if chains is None:
@@ -78,8 +78,8 @@ class OwnershipTable:
                 return each.who
             if not each.watched():
                 each.expire(self._now())  # What simply ran out is not in use.
-            if each.in_use() and not (each.done_with() and settled_later(each)):
-                if not each.holds and each.asked_here():
+            if each.in_use() and not (each.done_with() and in_backlog(each)):
+                if not each.holds and each.called_here():
                     return each.who
                 in_use = True
             elif each.who is not who and each.idle():

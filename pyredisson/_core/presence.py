@@ -293,7 +293,7 @@ class Presence:
         command = "SET", self._key(), self._text(told, now, ttl_ms), "PX", str(ttl_ms)
         try:
             self._written = True  # Before: it may arrive, whether or not its reply does.
-            await self._client.runtime.ask(command, patience)
+            await self._client.runtime.execute(command, patience)
             if self._client.closed:  # What close() has deleted may have been there no longer.
                 await self.end()
         except Rejected as failure:
@@ -306,7 +306,7 @@ class Presence:
     async def _delete(self, patience: float) -> None:
         self._written = False
         try:
-            await self._client.runtime.ask(("DEL", self._key()), patience)
+            await self._client.runtime.execute(("DEL", self._key()), patience)
         except Failure:
             pass  # It ends by itself.
 
@@ -321,7 +321,7 @@ class Presence:
             if left and self._client.config.presence:
                 self._written = True
                 text = self._text(left, self._now(), STAYS_MS)
-                await self._client.runtime.ask(("SET", self._key(), text, "PX", str(STAYS_MS)), PATIENCE)
+                await self._client.runtime.execute(("SET", self._key(), text, "PX", str(STAYS_MS)), PATIENCE)
             elif self._written:
                 await self._delete(PATIENCE)
 

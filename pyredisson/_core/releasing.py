@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyredisson._core import events
 from pyredisson._core.acquiring import adopt, expire, resume, settle, settle_on_leaving, wait_for_turn
-from pyredisson._core.deadline import CLEANUP_BUDGET, DoublingBackoff, certain_for
+from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY, certain_for
 from pyredisson._core.failures import Failure, Rejected, Unusable, cannot_wait, is_interruption
 from pyredisson._core.hold import HoldState, lost_error, release_later, send_release
 from pyredisson._core.holder_lookup import found_here
@@ -25,7 +25,7 @@ from pyredisson.errors import LockLostError, LockNotOwnedError
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.hold import Hold
+    from pyredisson._core.hold import SingleHold
     from pyredisson._core.kind import LockKind
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.requests import Exchange
@@ -58,13 +58,13 @@ async def leave_block(
     client: ClientCore,
     kind: LockKind,
     ownership: Ownership,
-    hold: Hold | None,
+    hold: SingleHold | None,
     progress: Progress | None = None,
     exchange: Exchange | None = None,
 ) -> None:
     """Release the hold of a block. Unlike :func:`unlock` this never stands for an earlier one that failed.
 
-    ``exchange``: how to ask the server; ``None``: as :meth:`ClientCore.exchange` does.
+    ``exchange``: how to send the request; ``None``: as :meth:`ClientCore.exchange` does.
     """
     if ownership.pending is not None:
         if progress is not None:
@@ -106,7 +106,7 @@ async def release_all(
     client: ClientCore,
     kind: LockKind,
     ownership: Ownership,
-    holds: Sequence[Hold],
+    holds: Sequence[SingleHold],
     progress: Progress | None = None,
     exchange: Exchange | None = None,
     *,
@@ -123,7 +123,7 @@ async def release_all(
         ownership: What its owner holds.
         holds: The holds; without one, this is an error.
         progress: See ``run_to_the_end``.
-        exchange: How to ask the server; ``None``: as :meth:`ClientCore.exchange` does.
+        exchange: How to send the request; ``None``: as :meth:`ClientCore.exchange` does.
         block: Whether it is the end of a block.
         becoming: What the holds become.
     """
@@ -140,7 +140,7 @@ async def release_all(
         if exchange is None:
             await finish_release(client, call, epoch)
         else:
-            await ask_for_release(client, call, epoch, exchange)
+            await request_release(client, call, epoch, exchange)
     except BaseException as error:
         await leave_release(client, ownership, holds, error, exchange, becoming=becoming)
         raise
@@ -149,7 +149,7 @@ async def release_all(
 async def leave_release(
     client: ClientCore,
     ownership: Ownership,
-    holds: Sequence[Hold],
+    holds: Sequence[SingleHold],
     error: BaseException,
     exchange: Exchange | None = None,
     *,
@@ -158,9 +158,9 @@ async def leave_release(
     """Clean up after an error, or after an interruption, whose caller has no use for the holds in any case."""
     if is_interruption(error):
         if ownership.redo_release(*holds, becoming=becoming):
-            ownership.settle_until()
+            ownership.keep_pending_until()
             if exchange is not None or (isinstance(error, GeneratorExit) and client.runtime.suspends):
-                client.watchdog.settle(ownership)  # A multi-lock settles all its members at once, if it can wait.
+                client.watchdog.settle_later(ownership)  # A multi-lock settles all its members at once, if it can wait.
             else:
                 await settle_on_leaving(client, ownership)
         resume(client, ownership)  # In any case: it may have been released, and be watched still.
@@ -175,18 +175,18 @@ async def finish_release(
     *,
     begun: tuple[Any, float] | None = None,
 ) -> None:
-    """Ask until there is an answer, and note it. Raises the error to show if there is none.
+    """Send a release until there is an answer, and note it. Raises the error to show if there is none.
 
     ``begun``: as for :meth:`ClientCore.exchange`.
     """
     try:
-        await ask_for_release(client, call, epoch, begun=begun)
+        await request_release(client, call, epoch, begun=begun)
     except Failure as failure:
         error = client.explain(failure, call.ownership, "an unlock", call.lease_ms)
         raise await explain_type(client.finder, error, call.ownership.name, call.kind.layout) from failure.cause
 
 
-async def ask_for_release(
+async def request_release(
     client: ClientCore,
     call: ReleaseCall,
     epoch: int,
@@ -194,9 +194,9 @@ async def ask_for_release(
     *,
     begun: tuple[Any, float] | None = None,
 ) -> None:
-    """Ask until there is an answer, and note it; what has none stays pending, and raises ``Failure``.
+    """Send a release until there is an answer, and note it; what has none stays pending, and raises ``Failure``.
 
-    ``exchange``: how to ask the server; ``None``: as :meth:`ClientCore.exchange` does. ``begun``: as for that.
+    ``exchange``: how to send the request; ``None``: as :meth:`ClientCore.exchange` does. ``begun``: as for that.
     """
     try:
         reply, sent, repeated = await (exchange or client.exchange)(call, epoch, begun=begun)
@@ -217,7 +217,7 @@ def begin_release(
     client: ClientCore,
     kind: LockKind,
     ownership: Ownership,
-    holds: Sequence[Hold],
+    holds: Sequence[SingleHold],
     *,
     block: bool,
     becoming: HoldState = HoldState.OVER,
@@ -288,9 +288,9 @@ def _end_failed_release(client: ClientCore, call: ReleaseCall, failure: Failure)
     ownership = call.ownership
     if call.lost is not None:
         raise lost_error(ownership, call.lost) from failure.cause
-    ownership.settle_until()
+    ownership.keep_pending_until()
     if not isinstance(failure, Rejected):  # The server would reject it again; the next unlock() asks.
-        client.watchdog.settle(ownership)
+        client.watchdog.settle_later(ownership)
 
 
 def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: float, *, repeated: bool) -> None:
@@ -392,11 +392,12 @@ async def _with_holder(client: ClientCore, ownership: Ownership, error: LockNotO
 # Extending: what an owner holds lasts longer than it would. It is renewed once, by another lease.
 
 
-RETRY = DoublingBackoff(first=0.05, maximum=1.0)
-
-
 async def extend(
-    client: ClientCore, ownership: Ownership, lease_ms: int, hold: Hold | None = None, kind: LockKind | None = None
+    client: ClientCore,
+    ownership: Ownership,
+    lease_ms: int,
+    hold: SingleHold | None = None,
+    kind: LockKind | None = None,
 ) -> bool:
     """Let what an owner holds last for ``lease_ms`` from now on; what lasts longer stays as it is.
 
@@ -430,7 +431,7 @@ async def extend(
     while (left := over - runtime.now()) > 0:
         renewal = Renewal(client, [ownership], lease_ms, min(left, client.attempt_timeout(lease_ms)))
         try:
-            renewal.answer = await runtime.eval(renewal.request, renewal.timeout)
+            renewal.answer = await runtime.eval(renewal.prepared, renewal.timeout)
         except Failure as failure:
             renewal.answer = failure
         failed = await renewal.note()
@@ -446,18 +447,13 @@ async def extend(
     return False
 
 
-def _raise_if_lost(ownership: Ownership, hold: Hold) -> None:
+def _raise_if_lost(ownership: Ownership, hold: SingleHold) -> None:
     if ownership.loss is not None or hold.state is not HoldState.HELD:
         raise lost_error(ownership, ownership.loss or "its lease expired")
 
 
 # ---- late ------------------------------------------------------------------------------------------------------------
 # What a client leaves behind that was closed.
-
-
-def settle_later(client: ClientCore, ownership: Ownership) -> None:
-    """Settle what such a block has left pending of an ownership: as :func:`release_later`."""
-    release_later(client, partial(settle, client, ownership, CLEANUP_BUDGET, behind=True))
 
 
 def report_held(client: ClientCore) -> None:
@@ -478,18 +474,18 @@ def report_held(client: ClientCore) -> None:
         client.emit(events.ClosedWhileHolding(client.id, names[:10], len(names), shortest))
 
 
-async def hand_over(parts: Sequence[tuple[ClientCore, Ownership, Hold | None]], error: GeneratorExit) -> None:
+async def hand_over(parts: Sequence[tuple[ClientCore, Ownership, SingleHold | None]], error: GeneratorExit) -> None:
     """Release what a block holds in which a generator is closed: now if that can wait, else in the background."""
     pending: list[tuple[ClientCore, Ownership]] = []
     for client, ownership, hold in parts:
         if ownership.hand_over(hold):
-            client.watchdog.settle(ownership)
+            client.watchdog.settle_later(ownership)
             pending.append((client, ownership))
         if not ownership.watched():
             client.watchdog.unwatch(ownership)
     if cannot_wait(error):
         for client, ownership in pending:
-            settle_later(client, ownership)
+            release_later(client, partial(settle, client, ownership, CLEANUP_BUDGET, behind=True))
         return
 
     async def settle_now() -> None:

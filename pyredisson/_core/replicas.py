@@ -49,13 +49,13 @@ class NotAcknowledged(Exception):
         cause: Why they could not be asked, if so.
     """
 
-    def __init__(self, asked: int, answer: int | Failure, within: float, setting: str) -> None:
-        self.asked = asked
+    def __init__(self, wanted: int, answer: int | Failure, within: float, setting: str) -> None:
+        self.wanted = wanted
         self.acked: int = answer if isinstance(answer, int) else 0
         self.within = within
         self.setting = setting
         self.cause: Exception | None = answer.cause if isinstance(answer, Failure) else None
-        super().__init__(f"{self.acked} of {asked}")
+        super().__init__(f"{self.acked} of {wanted}")
 
 
 class ReplicaAcknowledgement:
@@ -76,7 +76,7 @@ class ReplicaAcknowledgement:
         """Whether replicas may be asked for, now that there is a connection."""
         return self._replicas.wanted() > 0
 
-    def asked(self, reply: Reply) -> int:
+    def wanted(self, reply: Reply) -> int:
         """How many replicas are to acknowledge what this reply says; 0: none."""
         self.count = self._replicas.wanted() if self._reader.acquired(reply) else 0
         return self.count
@@ -143,7 +143,7 @@ class Replicas:
                 self._do_without(acked.cause)
                 return reply
         else:
-            await self._ask_who_is_there(timeout)
+            await self._count_replicas(timeout)
         raise NotAcknowledged(acknowledgement.count, acked, within, "slaves_sync_timeout")
 
     def _do_without(self, error: Exception) -> None:
@@ -163,17 +163,17 @@ class Replicas:
         if facts is None or facts.in_step or self._least:
             return
         if self._client.runtime.now() - facts.seen_at >= LOOK_AGAIN:
-            await self._ask_who_is_there(timeout)
+            await self._count_replicas(timeout)
 
-    async def _ask_who_is_there(self, timeout: float) -> None:
+    async def _count_replicas(self, timeout: float) -> None:
         try:
-            self._client.server.inspect(await self._client.runtime.ask(("INFO",), timeout))
+            self._client.server.inspect(await self._client.runtime.execute(("INFO",), timeout))
         except Failure:
             pass  # The next connection shows it.
 
     def error(self, name: str, short: NotAcknowledged, *, given_back: bool) -> Exception:
         """The error to show to the user, once the acquire is undone, or is being undone."""
-        least = f"{short.asked} replica{'s' * (short.asked != 1)}"
+        least = f"{short.wanted} replica{'s' * (short.wanted != 1)}"
         then = (
             "It was released again" if given_back else "It could not be released yet: that continues in the background"
         )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.hold import Hold
+    from pyredisson._core.hold import SingleHold
     from pyredisson._core.kind import LockKind
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.runtime import Request
@@ -82,7 +82,7 @@ class AcquireCall(Call):
         kind: LockKind,
         ownership: Ownership,
         request_id: int,
-        hold: Hold,
+        hold: SingleHold,
         count: int,
         repeat: bool,
         update: QueueUpdate | None = None,
@@ -93,7 +93,7 @@ class AcquireCall(Call):
         self.request_id = request_id
         self.lease_ms: int = hold.lease_ms
         self.reader: Reader | None = kind
-        self.hold: Hold = hold
+        self.hold: SingleHold = hold
         self.count: int = count
         self.repeat: bool = repeat
         self.update: QueueUpdate | None = update
@@ -482,7 +482,7 @@ async def waits_through(client: ClientCore, failure: Failure, wait: float | None
     over = began + (config.connect_timeout if wait is None else min(config.connect_timeout, wait))
     while isinstance(failure, Connecting) and (left := over - runtime.now()) > 0:
         try:
-            await runtime.ask(("PING",), min(left, config.timeout / 3))
+            await runtime.execute(("PING",), min(left, config.timeout / 3))
             return True
         except Failure as error:
             failure = error

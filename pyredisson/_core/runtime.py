@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyredisson._core.replicas import ReplicaAcknowledgement
 
 T = TypeVar("T")
-AskT = TypeVar("AskT", bound="Ask")
+RequestT = TypeVar("RequestT", bound="ServerRequest")
 
 Reply: TypeAlias = int | bytes | list["Reply"] | None
 """What a server answers to a script: RESP's null, integer, string or array."""
@@ -44,29 +44,29 @@ PUBLISH: Final = Announce("PUBLISH")
 """What suits all servers but a cluster, where a message need not go to every node."""
 
 
-class Ask:
+class ServerRequest:
     """A request to one server that is sent together with those to others; see :meth:`Runtime.fan_out`.
 
     A coroutine that is run by :func:`pyredisson._core.runtime.together` awaits its answer by yielding it.
 
     Attributes:
         runtime: That of the server's client.
-        request: What is sent.
+        prepared: What is sent.
         timeout: Seconds that the server has to answer, and its replicas again.
         replica_wait: Whether and how replicas are to acknowledge it. The answer is then that of
             :meth:`Runtime.eval_synced`.
         answer: The reply, or the failure that :meth:`Runtime.eval` would raise.
     """
 
-    __slots__ = ("answer", "replica_wait", "request", "runtime", "timeout")
+    __slots__ = ("answer", "prepared", "replica_wait", "runtime", "timeout")
 
     answer: Any
 
     def __init__(
-        self, runtime: Runtime, request: Request, timeout: float, replica_wait: ReplicaAcknowledgement | None = None
+        self, runtime: Runtime, prepared: Request, timeout: float, replica_wait: ReplicaAcknowledgement | None = None
     ) -> None:
         self.runtime: Runtime = runtime
-        self.request: Request = request
+        self.prepared: Request = prepared
         self.timeout: float = timeout
         self.replica_wait: ReplicaAcknowledgement | None = replica_wait
 
@@ -116,7 +116,7 @@ class Runtime(Protocol):
         ...
 
     def owner(self) -> Caller:
-        """The thread or task that is asking."""
+        """The calling thread or task."""
         ...
 
     def clients(self) -> Iterable[ClientCore]:
@@ -190,11 +190,11 @@ class Runtime(Protocol):
         ...
 
     def subscribe(self, channel: str) -> None:
-        """Ask for a channel's messages; ``Subscriptions.confirmed`` is called when they arrive, also anew."""
+        """Subscribe to a channel; ``Subscriptions.confirmed`` is called when they arrive, also anew."""
         ...
 
     def unsubscribe(self, channel: str) -> None:
-        """No longer ask for a channel's messages."""
+        """Unsubscribe from a channel."""
         ...
 
     def call_back(self, callback: Callable[..., object], *args: object) -> None:
@@ -213,7 +213,7 @@ class Runtime(Protocol):
         """
         ...
 
-    def fan_out(self, asks: Iterable[AskT], /) -> Answer[list[AskT]]:
+    def fan_out(self, requests: Iterable[RequestT], /) -> Answer[list[RequestT]]:
         """Run scripts on several servers at once, each once, as :meth:`eval` does. All are of this runtime's kind.
 
         Args:
@@ -243,7 +243,7 @@ class Runtime(Protocol):
         """Run many scripts, each once, within ``timeout`` in all. Returns the reply of each, or why there is none."""
         ...
 
-    def ask(self, command: tuple[str, ...], timeout: float, /) -> Answer[Reply]:
+    def execute(self, command: tuple[str, ...], timeout: float, /) -> Answer[Reply]:
         """Run one command about its first argument, a key. It may be run more than once.
 
         Raises:
@@ -255,8 +255,8 @@ class Runtime(Protocol):
         """Return the address of the node of a cluster that has a key; empty if there is one server."""
         ...
 
-    async def ask_server(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
-        """Run a command on the server that has a key, which is none of its arguments. Raises as :meth:`ask`."""
+    async def execute_at(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
+        """Run a command on the server that has a key, which is none of its arguments. Raises as :meth:`execute`."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -298,8 +298,8 @@ class Runtime(Protocol):
 # Running the coroutines of the core: where nothing suspends, under threads; and several at once, in any form.
 
 
-Asking: TypeAlias = Coroutine["Ask", None, T]
-"""A coroutine that asks servers by yielding each :class:`Ask`, whose answer is there when it is resumed."""
+Requesting: TypeAlias = Coroutine["ServerRequest", None, T]
+"""A coroutine that sends requests by yielding each :class:`ServerRequest`, whose answer is there when it is resumed."""
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -315,7 +315,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("a coroutine of the core suspended under threads: an await of something foreign")
 
 
-async def together(runtime: Runtime, coroutines: Iterable[Asking[T]]) -> list[T | Failure | RedissonError]:
+async def together(runtime: Runtime, coroutines: Iterable[Requesting[T]]) -> list[T | Failure | RedissonError]:
     """Run coroutines side by side: each up to its next request, and these requests are sent together.
 
     Args:
@@ -326,19 +326,19 @@ async def together(runtime: Runtime, coroutines: Iterable[Asking[T]]) -> list[T 
         The results, in order; the error in place of the result of one that failed.
     """
     results: dict[int, Any] = {}
-    running: dict[int, Asking[Any]] = {}
+    running: dict[int, Requesting[Any]] = {}
 
-    def step(each: Iterable[tuple[int, Asking[Any]]]) -> Iterator[Ask]:
+    def step(each: Iterable[tuple[int, Requesting[Any]]]) -> Iterator[ServerRequest]:
         for index, coroutine in each:
             results[index], running[index] = None, coroutine
             try:
-                ask = coroutine.send(None)
+                request = coroutine.send(None)
             except StopIteration as done:
                 results[index] = done.value
             except (Failure, RedissonError) as error:
                 results[index] = error
             else:
-                yield ask
+                yield request
                 continue
             del running[index]
 

@@ -212,7 +212,7 @@ class ServerState:
         self.on_change: Callable[[], object] = lambda: None
         self._nodes: dict[str, ServerFacts] = {}
         self._changes: dict[str, ServerChange] = {}
-        self._asked: dict[str, float] = {}
+        self._inspected_at: dict[str, float] = {}
 
     def inspect(self, reply: object, took: float | None = None, node: str = "") -> None:
         """Take the reply to ``INFO``, or the error that was one.
@@ -267,12 +267,12 @@ class ServerState:
             self._changes[node] = change
         self.on_change()
 
-    def may_ask(self, node: str, now: float) -> bool:
+    def may_inspect(self, node: str, now: float) -> bool:
         """Return whether a server has not been asked within a second what became of what it had. It will be now."""
         with self._mutex:
-            if now < self._asked.get(node, -math.inf) + 1:
+            if now < self._inspected_at.get(node, -math.inf) + 1:
                 return False
-            self._asked[node] = now
+            self._inspected_at[node] = now
         return True
 
     def cause(self, node: str, confirmed: float) -> str | None:
@@ -331,7 +331,7 @@ class ServerState:
         self.refusal = None
         self.round_trip = 0.0
         self._told = set()
-        self._nodes, self._changes, self._asked = {}, {}, {}
+        self._nodes, self._changes, self._inspected_at = {}, {}, {}
 
 
 class KnownRestarts:

@@ -11,7 +11,7 @@ import itertools
 import math
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Container, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 from pyredisson._core.messages import INTERRUPTED
 from pyredisson.errors import LockError
@@ -345,8 +345,8 @@ class Subscriptions:
 #    published before then did not arrive. A group in a wait queue may wait for another message first.
 
 
-ALL = -1
-"""As a number of waiters to notify."""
+ALL: Final = 1 << 30
+"""As a number of waiters to notify: more than there are."""
 
 Notifies: TypeAlias = Callable[[bytes], int]
 """How many waiters a message notifies."""
@@ -553,11 +553,7 @@ class WaitGroup(Generic[WaiterT]):
 
     def notify(self, how_many: int) -> None:
         """Let the first ``how_many`` attempt now."""
-        left = len(self.waiters) if how_many == ALL else how_many
-        for waiter in self.waiters:
-            if left <= 0:
-                return
-            left -= 1
+        for waiter in itertools.islice(self.waiters, min(how_many, ALL)):
             waiter.notify()
 
     def notify_all(self) -> None:

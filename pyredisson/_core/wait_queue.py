@@ -56,20 +56,21 @@ class QueueUpdate(NamedTuple):
         number: The number of the group's attempt.
         member: The client's member of the queue.
         waited_ms: For how long the client waits.
-        rest_ms: For how long it waits if the attempt succeeds; -1: no longer.
+        rest_ms: For how long it waits if the attempt succeeds; ``None``: no longer.
         notified: Whether it was notified that it is its turn.
     """
 
     number: int
     member: str
     waited_ms: int
-    rest_ms: int
+    rest_ms: int | None
     notified: bool
 
     def args(self, max_wait_without_check: float) -> tuple[str | int, ...]:
         """Return the arguments by which an attempt updates the queue; see _lua/shared/wait.lua."""
         kept_ms = int(3000 * max_wait_without_check)
-        return self.member, self.waited_ms, self.rest_ms, int(self.notified), kept_ms, PUBLISH
+        rest_ms = -1 if self.rest_ms is None else self.rest_ms
+        return self.member, self.waited_ms, rest_ms, int(self.notified), kept_ms, PUBLISH
 
 
 # ---- the states of a group -------------------------------------------------------------------------------------------
@@ -255,13 +256,13 @@ class QueuedGroup(WaitGroup[Waiter]):
         now = self.now()
         rest = next((each for each in self.waiters if each is not waiter), None)
         since = waiter.since if rest is None else min(waiter.since, rest.since)
-        rest_ms = -1 if rest is None else _whole_ms(now - rest.since)
+        rest_ms = None if rest is None else _whole_ms(now - rest.since)
         self._last = QueueUpdate(self._last.number + 1, self.member, _whole_ms(now - since), rest_ms, is_turn)
         return self._last
 
     def acquired(self, update: QueueUpdate) -> None:
         """Note that this attempt has succeeded."""
-        if update.rest_ms < 0 and update.number == self._last.number:
+        if update.rest_ms is None and update.number == self._last.number:
             self._membership = Membership.LEFT
 
     def answered(self, waiter: Waiter, retry_in: float) -> None:
@@ -290,8 +291,6 @@ def _whole_ms(seconds: float) -> int:
 # How an owner that has just released a lock lets its waiters acquire it before it does so again.
 
 
-NEVER = -math.inf
-
 #: For how many seconds an owner may acquire and release a lock as often as it can before it lets the others have it: to
 #: hand over each time costs more than many a short hold. What it was measured by: docs/explanation/architecture.md.
 SLICE = 0.08
@@ -313,8 +312,8 @@ class Fairness:
     __slots__ = ("_slice_began", "refused", "until")
 
     def __init__(self) -> None:
-        self._slice_began = NEVER
-        self.until: float = NEVER
+        self._slice_began = -math.inf
+        self.until: float = -math.inf
         self.refused: Refused | None = None
 
     def waited(self, now: float) -> None:
@@ -334,7 +333,7 @@ class Fairness:
 
     def stop(self) -> None:
         """It has waited long enough."""
-        self.until = NEVER
+        self.until = -math.inf
 
     def refuse(self, wait: float | None, now: float) -> Refused | None:
         """Return the refusal to act on, as if it were the server's; the owner may wait for ``wait`` seconds."""

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pyredisson._core import events
-from pyredisson._core.deadline import CLEANUP_BUDGET, DoublingBackoff
+from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY
 from pyredisson._core.failures import Failure, Rejected, Unusable, is_interruption, own_copy
 from pyredisson._core.kind import Waiting
 from pyredisson._core.names import WAITING
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from pyredisson._core.runtime import Reply, Request, Runtime
     from pyredisson._core.subscriptions import Notifies
     from pyredisson._core.wait_queue import Fairness, QueueUpdate
-
-#: After an attempt without an answer.
-RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
 
 async def wait_loop(
@@ -425,8 +422,8 @@ class ByMessage(Waiting):
         free_after = attempt.hold.lease_ms / 1000 if self._free_after is None else self._free_after
         subscriptions, label = client.subscriptions, kind.label
         group = QueuedGroup(subscriptions, names, kind.queued_as(), label, self._notifies, turn=self._turn)
-        ask = partial(self.attempt, attempt)
-        call = WaitingCall(client, names.name, ask, refused, deadline, free_after, kind.leave_queue)
+        try_again = partial(self.attempt, attempt)
+        call = WaitingCall(client, names.name, try_again, refused, deadline, free_after, kind.leave_queue)
         # An owner that does not yield attempts immediately, to join the queue.
         seen_own = subscriptions.messages_of(group.channel) if refused is fairness.refused else None
         acquired = await wait_in_queue(call, group, seen, seen_own=seen_own)

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyredisson._core import events
 from pyredisson._core.acquiring import settle
-from pyredisson._core.deadline import DoublingBackoff, certain_for, lease_ms
+from pyredisson._core.deadline import RETRY, certain_for, lease_ms
 from pyredisson._core.failures import Failure, Rejected, Unusable, as_failure
 from pyredisson._core.hold import gone_hint, holder_alive
 from pyredisson._core.presence import Presence
 from pyredisson._core.requests import read_renewed
-from pyredisson._core.runtime import Ask
+from pyredisson._core.runtime import ServerRequest
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
@@ -50,14 +50,14 @@ def batches(client: ClientCore, ownerships: Iterable[Ownership], size: int) -> l
     return found
 
 
-class Renewal(Ask):
+class Renewal(ServerRequest):
     """A request that renews the holds of these owners.
 
     Args:
         client: The client of their server.
         ownerships: One of the :func:`batches`.
         lease_ms: The lease.
-        timeout: As for :class:`Ask`.
+        timeout: As for :class:`ServerRequest`.
         counts: Whether it is one of the renewals of which a hold may have a limited number.
 
     Attributes:
@@ -83,7 +83,7 @@ class Renewal(Ask):
     async def send(self) -> None:
         """Send it alone. Whatever is raised is its answer."""
         try:
-            self.answer = await self.runtime.eval(self.request, self.timeout)
+            self.answer = await self.runtime.eval(self.prepared, self.timeout)
         except Exception as error:
             self.answer = as_failure(error)
 
@@ -151,8 +151,6 @@ def report_collected(client: ClientCore, event: events.ClientCollected) -> None:
     for ownership in client.watchdog.ownerships():
         client.report_lost(ownership, ownership.lose(REASON), quietly=True)
 
-
-RETRY = DoublingBackoff(first=0.05, maximum=1.0)
 
 #: The number of requests that may be in flight at once on a cluster.
 WAVE = 1000
@@ -229,13 +227,13 @@ class Watchdog:
         self.watch(ownership)
         self.wake_by(self._short[ownership])
 
-    def settle(self, ownership: Ownership) -> None:
-        """Settle the pending request of this ownership in the background, until its lease has expired."""
+    def settle_later(self, ownership: Ownership) -> None:
+        """Let the background settle the pending request of this ownership, until its lease has expired."""
         mine = ownership.owner.startswith(self._client.id)  # Else it is the parent's, or the original's.
-        if mine and self._backlog.settle(ownership):
+        if mine and self._backlog.settle_later(ownership):
             self._nudge()
 
-    def settles(self, ownership: Ownership) -> bool:
+    def in_backlog(self, ownership: Ownership) -> bool:
         """Whether the pending request of this ownership is left to the background."""
         return ownership in self._unsettled
 
@@ -446,7 +444,7 @@ class Watchdog:
         renewals = [Renewal(self._client, batch, self.lease_ms, timeout, counts=True) for batch in wave]
         self._round_requests += len(renewals)
         if len(renewals) > 1:
-            answers = await self._runtime.eval_all([renewal.request for renewal in renewals], timeout)
+            answers = await self._runtime.eval_all([renewal.prepared for renewal in renewals], timeout)
             for renewal, answer in zip(renewals, answers, strict=True):
                 renewal.answer = answer
         else:
@@ -553,8 +551,8 @@ class Backlog:
         self._paused_until = -math.inf
         self._new_at = math.inf  # When the first entry is due that was added since the round began.
 
-    def settle(self, ownership: Ownership) -> bool:
-        """Settle the pending request of an ownership. Returns whether it was not in the backlog yet."""
+    def settle_later(self, ownership: Ownership) -> bool:
+        """Add an ownership with a pending request. Returns whether it was not in the backlog yet."""
         known = self.ownerships.get(ownership)
         if known is not None:
             known.request_id = ownership.request_id

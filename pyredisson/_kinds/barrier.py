@@ -155,7 +155,7 @@ class BarrierCore(NumberedCore):
     async def _check(self, visit: Visit, call: NumberedCall[Refused | Granted]) -> Answer:
         """Join, or check whether it was opened. The last one calls the action for all; then it opens the barrier."""
         if not visit.ended:
-            await call.ask(visit.script("wait", "last" if self._action is None else "never"))
+            await call.send(visit.script("wait", "last" if self._action is None else "never"))
         if visit.last and not visit.ended and self._action is not None:
             try:
                 result = self._action()
@@ -164,7 +164,7 @@ class BarrierCore(NumberedCore):
             except BaseException:
                 await self.abort()
                 raise
-            await call.ask(visit.script("wait", "now"))
+            await call.send(visit.script("wait", "now"))
         return ACQUIRED if visit.ended else WITHOUT_END
 
     async def _until_ended(
@@ -177,7 +177,7 @@ class BarrierCore(NumberedCore):
         waits = self.begin_wait()
         try:
             if not await wait_by_message(waiting, group, seen):
-                await call.ask(visit.script("break"))
+                await call.send(visit.script("break"))
         finally:
             client.presence.end_wait(waits)
 

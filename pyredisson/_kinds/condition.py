@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from pyredisson._core.deadline import Seconds
-    from pyredisson._core.hold import Hold
+    from pyredisson._core.hold import SingleHold
     from pyredisson._core.kind import LockKind
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.requests import Answer, ReleaseCall
@@ -122,7 +122,7 @@ class ConditionCore(NumberedCore):
         channel = self.names.own_channel(client.id)
         deadline = Deadline.after(wait, client.runtime.now())
         left = self.begin(self._leave(member, pass_on=1))
-        holds: list[Hold] = []
+        holds: list[SingleHold] = []
         released = ended = notified = False
 
         async def join() -> bool:
@@ -159,7 +159,7 @@ class ConditionCore(NumberedCore):
             client.report_lost(own, own.forfeit(holds))
         return notified
 
-    async def _give_up(self, own: Ownership, kind: LockKind, holds: list[Hold]) -> None:
+    async def _give_up(self, own: Ownership, kind: LockKind, holds: list[SingleHold]) -> None:
         """Release all ``holds`` of an owner, which are noted there, in one request. Raises ``LockLostError``."""
         client = self.client
         if own.pending is not None:
@@ -172,7 +172,7 @@ class ConditionCore(NumberedCore):
             raise lost_error(own, "its lease expired")
         await release_all(client, kind, own, holds, becoming=HoldState.GIVEN_UP)
 
-    async def _acquire_again(self, own: Ownership, holds: list[Hold]) -> None:
+    async def _acquire_again(self, own: Ownership, holds: list[SingleHold]) -> None:
         """Acquire the lock as often as its owner has held it, but for blocks that were left meanwhile.
 
         A cancellation that comes meanwhile is raised when that is done, as by ``asyncio.Condition``.

@@ -58,7 +58,7 @@ class ElectionCore(LockCore):
         field = _leader_in(await self.client.query("HKEYS", self.names.raw))
         if field is None or (owner := read_owner(field.encode())) is None:
             return None
-        found = await self.client.finder.find(self.names.name, asked=True)
+        found = await self.client.finder.find(self.names.name, by_user=True)
         return found.holder or Holder(owner.client_id, owner.thread_id)
 
     async def leader_after(self, known: str | None, wait: float) -> str | None:
@@ -72,7 +72,7 @@ class ElectionCore(LockCore):
 
         async def attempt() -> Answer:
             nonlocal found
-            found = _leader_in(await client.runtime.ask(("HKEYS", names.raw), client.config.timeout / 3))
+            found = _leader_in(await client.runtime.execute(("HKEYS", names.raw), client.config.timeout / 3))
             return WITHOUT_END if found == known else ACQUIRED
 
         ticket = client.runtime.ticket()

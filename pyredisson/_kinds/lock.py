@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pyredisson._core.acquiring import acquire
 from pyredisson._core.deadline import lease_ms
-from pyredisson._core.hold import Hold, HolderCore, HoldState
+from pyredisson._core.hold import HolderCore, HoldState, SingleHold
 from pyredisson._core.kind import FREES_ALL_OWNERS, LockKind, StoredKind
 from pyredisson._core.messages import never_expires, timed_out
 from pyredisson._core.names import LockNames
@@ -154,7 +154,7 @@ class LockCore(HolderCore[Ownership]):
         client = self.client
         if not who.is_shared:
             return who
-        return client.ownerships.acting(self.names.name, who, client.runtime.thread(), client.watchdog.settles)
+        return client.ownerships.acting(self.names.name, who, client.runtime.thread(), client.watchdog.in_backlog)
 
     def mine(self, who: Caller | None = None) -> Ownership:
         """Return the ownership of the caller. ``who``: the calling thread, task or made owner, if that is known."""
@@ -232,7 +232,7 @@ class LockCore(HolderCore[Ownership]):
         """Make the usual requests, with a lease in ms and a wait from ``now`` on, of an owner that comes again."""
         kind, epoch = self.kind, ownership.epoch
         kind.waiting.begin(ownership, wait, now)
-        hold = Hold(lease, watchdog=True)
+        hold = SingleHold(lease, watchdog=True)
         acquire = kind.acquire(AcquireCall(kind, ownership, 0, hold, 0, False), epoch, repeat=False)
         release = kind.release(ReleaseCall(kind, ownership, 0, lease, 1), epoch, repeat=False)
         once, queued_ms = kind.ready_once or kind.has_fair_queue, kind.wait_ms(ownership)
@@ -240,7 +240,7 @@ class LockCore(HolderCore[Ownership]):
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 
-    def held_with(self, hold: Hold) -> tuple[Ownership, Callable[[int], Coroutine[Any, Any, bool]]]:
+    def held_with(self, hold: SingleHold) -> tuple[Ownership, Callable[[int], Coroutine[Any, Any, bool]]]:
         """See :meth:`HolderCore.held_with`."""
         ownership = self.mine()
         return ownership, partial(extend, self.client, ownership, hold=hold)
@@ -255,18 +255,18 @@ class LockCore(HolderCore[Ownership]):
         text = timed_out("lock", name, wait, why, self.kind.waiting.tries)
         return LockTimeoutError(text, name=name, holder=holder)
 
-    def new_hold(self, lease: int | None, *, block: bool = False) -> Hold:
+    def new_hold(self, lease: int | None, *, block: bool = False) -> SingleHold:
         """See :meth:`HolderCore.new_hold`."""
         watchdog = self.client.watchdog
         if lease is None:
-            return Hold(watchdog.lease_ms, watchdog.certain, watchdog=True, block=block)
-        return Hold(lease, watchdog=False, block=block)
+            return SingleHold(watchdog.lease_ms, watchdog.certain, watchdog=True, block=block)
+        return SingleHold(lease, watchdog=False, block=block)
 
-    async def acquire_again(self, hold: Hold, ownership: Ownership) -> None:
+    async def acquire_again(self, hold: SingleHold, ownership: Ownership) -> None:
         """Acquire it for what a condition has given up, in the middle of its owner's wait."""
         await self.acquire_as_owner(None, hold, ownership)
 
-    async def acquire_as_owner(self, wait: float | None, hold: Hold, held: Ownership | None) -> bool:
+    async def acquire_as_owner(self, wait: float | None, hold: SingleHold, held: Ownership | None) -> bool:
         """See :meth:`HolderCore.acquire_as_owner`."""
         client = self.client
         if client.closed:

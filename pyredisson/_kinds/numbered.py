@@ -188,12 +188,12 @@ class NumberWaitCore(NumberedCore):
             nonlocal first
             if names.raw in known and known[names.raw][0] >= began and self.opens(known[names.raw][1], first):
                 return ACQUIRED  # Another waiter has seen it since this one began.
-            asked = client.runtime.now()
-            number = number_in(await client.runtime.ask(("GET", names.raw), client.config.timeout / 3), names)
+            sent = client.runtime.now()
+            number = number_in(await client.runtime.execute(("GET", names.raw), client.config.timeout / 3), names)
             if not self.opens(number, first):
                 first = number if first is None else first
                 return WITHOUT_END
-            known[names.raw] = asked, number
+            known[names.raw] = sent, number
             client.subscriptions.hint(names.channel, self.kind, 0, ALL)
             return ACQUIRED
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyredisson._core.deadline import lease_ms, wait_seconds
 from pyredisson._core.failures import Failure
-from pyredisson._core.hold import Hold
+from pyredisson._core.hold import SingleHold
 from pyredisson._core.kind import StoredKind
 from pyredisson._core.messages import explain_type
 from pyredisson._core.names import SemaphoreNames
@@ -129,7 +129,7 @@ class PermitSemaphoreCore(PermitsCore):
         lease = None if lease_time is None else lease_ms(lease_time)
         wait = wait_seconds(wait_time)
         permit = self.client.runtime.random_bytes(ID_BYTES)
-        hold = Hold(lease or self.client.watchdog.lease_ms, watchdog=lease is None, block=True)
+        hold = SingleHold(lease or self.client.watchdog.lease_ms, watchdog=lease is None, block=True)
         acquire, release = self.acquiring(permit, hold.lease_ms), self.releasing(permit)
         return Block(self, 1, hold, acquire, release, wait, skip=skip, permit=permit)
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Seconds
-    from pyredisson._core.hold import Hold
+    from pyredisson._core.hold import SingleHold
     from pyredisson._core.requests import Answer, PermitOutcome
     from pyredisson._core.runtime import Progress, Reply, Request, Runtime
     from pyredisson._core.wait_queue import QueueUpdate
@@ -86,17 +86,17 @@ class PermitAttempt:
 
     def __call__(self, update: QueueUpdate | None = None) -> Awaitable[Answer]:
         if update is None:
-            return self._ask(None)
+            return self._send(None)
         self._heard_on = self._core.names.own_channel(self.client.id)
-        return self._ask(self._core.queued(self._call.script, update))
+        return self._send(self._core.queued(self._call.script, update))
 
-    async def _ask(self, script: ScriptCall | None) -> Answer:
+    async def _send(self, script: ScriptCall | None) -> Answer:
         client, call, core = self.client, self._call, self._core
         await core.set_up()
-        answer = await call.ask(script)
+        answer = await call.send(script)
         if type(answer) is NeverSet and core.forgotten():
             await core.set_up()
-            answer = await call.ask(script)
+            answer = await call.send(script)
         if type(answer) is Refused:
             return answer
         if type(answer) is NeverSet:
@@ -276,15 +276,15 @@ class PermitsCore(NumberedCore, ABC):
         """
         client, channel = self.client, self.names.channel
         label = f"{self.kind}:{each}"
-        asked = client.runtime.now()
+        began = client.runtime.now()
         try:
             attempt = PermitAttempt(self, call, label, wait, certain)
-            deadline = Deadline.after(wait, asked)
+            deadline = Deadline.after(wait, began)
             seen = client.subscriptions.messages_of(channel) if wait != 0 else None
             try:
                 answer = await attempt()
             except Failure as failure:
-                if not await waits_through(client, failure, wait, asked):
+                if not await waits_through(client, failure, wait, began):
                     raise
                 answer = AT_ONCE
             acquired = type(answer) is LockAcquired
@@ -294,11 +294,11 @@ class PermitsCore(NumberedCore, ABC):
             if not acquired:
                 call.give_up()
             if client.has_listeners():
-                report_outcome(client, self.word, call.key, asked, acquired, 0, None)
+                report_outcome(client, self.word, call.key, began, acquired, 0, None)
             return acquired
         except Failure as failure:
             error = await call.explain(failure)
-            report_failed(client, self.word, call.key, asked, error)
+            report_failed(client, self.word, call.key, began, error)
             raise error from failure.cause
         except GeneratorExit:
             call.leave_later()  # A coroutine that is being closed can wait for nothing any more.
@@ -308,7 +308,7 @@ class PermitsCore(NumberedCore, ABC):
                 await call.leave()
             else:
                 call.give_up()
-                report_failed(client, self.word, call.key, asked, error)
+                report_failed(client, self.word, call.key, began, error)
             raise
 
     async def _keep_trying(self, key: tuple[str, str], wait_on: Callable[[], Awaitable[bool]]) -> bool:
@@ -360,7 +360,7 @@ class PermitsCore(NumberedCore, ABC):
         call = NumberedCall(client, self.names, self.kind, release, left=closed)
         if closed:
             call.leave_later()
-            release_later(client, call.settling())
+            release_later(client, call.to_settle())
             return True
         releasing = call.once(progress, insist=True)
         if client.closed:
@@ -404,7 +404,7 @@ class Block:
         self,
         core: PermitsCore,
         count: int,
-        hold: Hold,
+        hold: SingleHold,
         acquire: Operation[PermitOutcome],
         release: Operation[int],
         wait: float | None,

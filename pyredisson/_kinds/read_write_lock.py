@@ -350,7 +350,7 @@ class WriteKind(SideKind):
         args = call.lease_ms, call.count, reader, leases_ms
         keys = (self.names.read_hold(reader, 1),)
         if update is not None:
-            rest_ms = update.rest_ms if update.rest_ms < 0 else update.rest_ms - BEHIND_READERS_MS
+            rest_ms = None if update.rest_ms is None else update.rest_ms - BEHIND_READERS_MS
             update = update._replace(waited_ms=update.waited_ms - BEHIND_READERS_MS, rest_ms=rest_ms)
         return self.request("write_lock_acquire", own, args, keys, epoch=epoch, repeat=repeat, update=update)
 

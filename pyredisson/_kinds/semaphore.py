@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pyredisson._core.deadline import timeout_seconds, wait_seconds
 from pyredisson._core.failures import gives_way
-from pyredisson._core.hold import Hold, lost_error
+from pyredisson._core.hold import SingleHold, lost_error
 from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import SemaphoreNames, owner_field
 from pyredisson._core.numbered import Operation, ScriptCall
@@ -101,7 +101,7 @@ class SemaphoreCore(PermitsCore):
         """Prepare a block that holds permits."""
         wanted = count_of(permits, "permits")
         wait = wait_seconds(wait_time)
-        hold = Hold.endless()
+        hold = SingleHold.endless()
         return Block(self, wanted, hold, self.acquiring(wanted), self.releasing(wanted), wait, skip=skip)
 
     async def release(self, permits: int, progress: Progress | None = None) -> None:
@@ -119,7 +119,7 @@ class SemaphoreCore(PermitsCore):
         """Acquire a permit for a block, and list it until that is left."""
         client, entered = self.client, self._entered
         client.check_open()
-        block, hold = owned_by_block(client, self.names.name, self.word, 1, b""), Hold.endless()
+        block, hold = owned_by_block(client, self.names.name, self.word, 1, b""), SingleHold.endless()
         await self.acquire(1, None)
         try:
             entered[block.owner] = block, entered.get(block.owner)

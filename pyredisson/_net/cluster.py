@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyredisson._net.link import ServerLink
 
 #: Between two tries of a request that the cluster cannot take at this moment.
-RETRY = DoublingBackoff(first=0.005, maximum=0.1)
+REROUTE = DoublingBackoff(first=0.005, maximum=0.1)
 
 #: What nodes say that soon will serve the slot, or that another one does.
 PASSING = frozenset({"CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "TRYAGAIN"})
@@ -98,12 +98,12 @@ class ClusterLink:
     def counts_listeners(self) -> bool:
         return self.map.sharded
 
-    async def ask_server(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
+    async def execute_at(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
         """Run a command on the server that has a key."""
         owner = self.map.owners[slot_of(key)]
         if owner is None:
             raise self.map.unserved(slot_of(key))
-        return await owner.ask(command, timeout)
+        return await owner.execute(command, timeout)
 
     def node_of(self, key: str) -> str:
         """Return the address of the node that has a key, as far as is known; else an empty string."""
@@ -131,9 +131,9 @@ class ClusterLink:
         if self.inspect is not None and not (isinstance(reply, bytes) and b"\nrole:slave" in reply):
             self.inspect(reply, took, node)
 
-    async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
+    async def execute(self, command: tuple[str, ...], timeout: float) -> Reply:
         def send(link: ServerLink, timeout: float, asking: bool) -> Awaitable[Reply]:
-            return link.call_asking(pack(*command), timeout) if asking else link.ask(command, timeout)
+            return link.call_asking(pack(*command), timeout) if asking else link.execute(command, timeout)
 
         if len(command) > 1:
             return await self._execute(slot_of(command[1]), send, timeout)
@@ -142,7 +142,7 @@ class ClusterLink:
         anyone = next((link for link in self.map.owners if link is not None), None)  # It is about no key.
         if anyone is None:
             raise self.map.unserved(0)
-        return await anyone.ask(command, timeout)
+        return await anyone.execute(command, timeout)
 
     async def eval_all(self, requests: Sequence[SlotCall], timeout: float) -> list[Reply | Failure]:
         """See ``Runtime.eval_all``. Node by node, each a hundred at once; one that does not answer is asked no more.
@@ -216,14 +216,14 @@ class ClusterLink:
             if self.map.stale:
                 await self.map.learn(max(0.001, over - self._now()))
             link = self.map.owners[slot]
-            said = self.map.unserved(slot) if link is None else await self._ask_node(link, send, over)
+            said = self.map.unserved(slot) if link is None else await self._send_to(link, send, over)
             if link is not None and (redirection := self._redirection(link, said)) is not None:
                 redirections += 1
                 if redirections > REDIRECTIONS:
                     assert isinstance(said, Failure)
                     raise NotSent(said.cause)
                 link = self.map.follow(redirection)
-                said = await self._ask_node(link, send, over, asking=isinstance(redirection, AskRedirect))
+                said = await self._send_to(link, send, over, asking=isinstance(redirection, AskRedirect))
                 if self._redirection(link, said) is not None:
                     self.map.stale = True
                     continue
@@ -235,13 +235,13 @@ class ClusterLink:
             if isinstance(said, Unanswered) or code not in PASSING:
                 raise said
             self.map.stale |= code == "CLUSTERDOWN"
-            pause = RETRY.longest(pauses)
+            pause = REROUTE.longest(pauses)
             if self._now() + pause >= over:
                 raise NotNow(said.cause)
             await self._sleep(pause)
             pauses += 1
 
-    async def _ask_node(self, link: ServerLink, send: Send, over: float, *, asking: bool = False) -> Reply | Failure:
+    async def _send_to(self, link: ServerLink, send: Send, over: float, *, asking: bool = False) -> Reply | Failure:
         """Return what a node says to a request, or why it says nothing of use."""
         try:
             return await send(link, max(0.001, over - self._now()), asking)
@@ -352,7 +352,7 @@ class ClusterMap:
         self._cluster = cluster
         self._make_link = make_link
         self._make_mutex = make_mutex
-        self._asking = make_mutex()
+        self._map_mutex = make_mutex()
         self._changed = changed
         self._now = now
         self._links: dict[Address, ServerLink] = {}
@@ -424,18 +424,18 @@ class ClusterMap:
                 link.close()
         return link
 
-    # ---- asking --------------------------------------------------------------------------------------------------
+    # ---- queries -------------------------------------------------------------------------------------------------
 
     async def learn(self, timeout: float) -> None:
         """Ask who serves what, unless another caller does so already. Raises a ``Failure`` if no node says."""
         over = self._now() + timeout
         attempts = self._attempts
-        if not await self._asking.enter(timeout):
+        if not await self._map_mutex.enter(timeout):
             raise NotSent(rx.TimeoutError("no node of the cluster reported its slots in time"))
         try:
             if self._attempts == attempts:
                 try:
-                    await self._ask_any_node(max(0.001, over - self._now()))
+                    await self._query_any_node(max(0.001, over - self._now()))
                     self._trouble = None
                 except Failure as failure:
                     self._trouble = failure
@@ -443,11 +443,11 @@ class ClusterMap:
             # Else another caller has asked while this one waited; it is not asked again to hear the same.
             trouble = self._trouble
         finally:
-            self._asking.leave()
+            self._map_mutex.leave()
         if trouble is not None:
             raise type(trouble)(trouble.cause) from trouble.cause
 
-    async def _ask_any_node(self, timeout: float) -> None:
+    async def _query_any_node(self, timeout: float) -> None:
         over = self._now() + timeout
         candidates = list(dict.fromkeys([*self._links, *self._cluster.seeds]))
         # Another one each time: a node that is cut off from the rest goes on saying what was true once.
@@ -460,7 +460,7 @@ class ClusterMap:
                 break
             try:
                 link = self._link_to(address)
-                await self._ask_node(link, address, max(0.001, left * SHARE if len(candidates) > 1 else left))
+                await self._query_node(link, address, max(0.001, left * SHARE if len(candidates) > 1 else left))
                 return
             except Rejected:
                 raise
@@ -470,15 +470,15 @@ class ClusterMap:
         assert failure is not None, "a cluster without nodes"
         raise (Connecting if isinstance(failure, Connecting) else NotSent)(failure.cause) from failure.cause
 
-    async def _ask_node(self, link: ServerLink, address: Address, timeout: float) -> None:
+    async def _query_node(self, link: ServerLink, address: Address, timeout: float) -> None:
         try:
-            slots = read_slots(await link.ask(("CLUSTER", "SLOTS"), timeout), address, self._cluster.remap)
+            slots = read_slots(await link.execute(("CLUSTER", "SLOTS"), timeout), address, self._cluster.remap)
         except rx.InvalidResponse as error:
             raise NotSent(as_redis_error(error)) from None
         if self.word is None:
             # As Redisson does: a server that has no shards for messages does not know the question.
             try:
-                await link.ask(("PUBSUB", "SHARDNUMSUB", "0"), timeout)
+                await link.execute(("PUBSUB", "SHARDNUMSUB", "0"), timeout)
                 self.word = "SPUBLISH"
             except Rejected:
                 self.word = "PUBLISH"
@@ -525,7 +525,7 @@ class ClusterMap:
     def abandon(self) -> None:
         """Forget all in the child of a fork, without a word to the servers."""
         links, self._links = self._links, {}
-        self._asking = self._make_mutex()
+        self._map_mutex = self._make_mutex()
         self.owners = [None] * SLOTS
         self._masters = [None] * SLOTS
         self.stale = True

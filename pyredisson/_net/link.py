@@ -107,7 +107,7 @@ class Transport(Dialler, Protocol):
         """Make a connection for a subscriber. Raises as :meth:`open`."""
         ...
 
-    async def ask_sentinel(self, settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
+    async def query_sentinel(self, settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
         """Run one command on a sentinel, to which these settings lead. Raises an error of redis-py or ``OSError``."""
         ...
 
@@ -196,9 +196,9 @@ class ServerLink:
     def counts_listeners(self) -> bool:
         return True
 
-    async def ask_server(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
-        """See :meth:`ClusterLink.ask_server`."""
-        return await self.ask(command, timeout)
+    async def execute_at(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
+        """See :meth:`ClusterLink.execute_at`."""
+        return await self.execute(command, timeout)
 
     def node_of(self, key: str) -> str:
         """See :meth:`ClusterLink.node_of`; there is one server."""
@@ -224,7 +224,7 @@ class ServerLink:
         self.on_queue_refused()
         return reply
 
-    async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
+    async def execute(self, command: tuple[str, ...], timeout: float) -> Reply:
         return self._checked(await self._exchange(pack(*command), timeout))
 
     async def call_asking(self, data: bytes, timeout: float) -> Reply:
@@ -266,7 +266,7 @@ class ServerLink:
                 reply = await wire.call(request.data, timeout)
                 if is_no_script(reply):
                     reply = await wire.call(request.in_full(), timeout)
-            if isinstance(reply, Exception) or not (replicas := replica_wait.asked(reply)):
+            if isinstance(reply, Exception) or not (replicas := replica_wait.wanted(reply)):
                 return [reply, 0]
             try:
                 acked = await self._wait_for_replicas(wire, replicas, timeout, sync_timeout)
@@ -373,7 +373,7 @@ class ServerLink:
         """Let the server at the end of a connection say who it is. Raises a ``Failure`` if it is not to be used."""
         if self.inspect is None:
             return
-        asked = self._now()
+        sent = self._now()
         try:
             if self.introduce is None or not self._transport.direct:  # Those of the user's pool keep their names.
                 said = await wire.call(INFO, timeout)
@@ -381,7 +381,7 @@ class ServerLink:
                 said = (await wire.call_many((*self.introduce(), INFO), timeout))[-1]
             if isinstance(said, Failure):
                 raise said
-            self.inspect(inspected(said, found=self._sentinels is not None), self._now() - asked)
+            self.inspect(inspected(said, found=self._sentinels is not None), self._now() - sent)
         except Unanswered as failure:
             raise NotSent(failure.cause) from None
         except NotNow:
@@ -444,8 +444,8 @@ class ServerLink:
         """Return where the next connection leads, if that has to be looked up; ``to_hear``: the subscriber's."""
         if self._sentinels is None:
             return None
-        self._master.asked(self._now())
-        address = await self._sentinels.locate(self._transport.ask_sentinel, timeout)
+        self._master.queried(self._now())
+        address = await self._sentinels.locate(self._transport.query_sentinel, timeout)
         if to_hear:
             self._master.hears_at(address)
         self._found(address)
@@ -466,7 +466,7 @@ class ServerLink:
         if self._sentinels is None or not self._master.doubtful(self._now()):
             return
         try:
-            self._found(await self._sentinels.locate(self._transport.ask_sentinel, min(timeout, CONNECTING)))
+            self._found(await self._sentinels.locate(self._transport.query_sentinel, min(timeout, CONNECTING)))
         except NotSent:
             self._master.not_known(self._now())
 

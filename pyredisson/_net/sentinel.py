@@ -18,11 +18,11 @@ from pyredisson._net.refusals import as_redis_error
 from pyredisson._net.wire import Address, unexpected_reply
 
 #: A master that was replaced goes on for seconds before it learns of that: so often, in seconds, we ask who it is.
-ASK_AGAIN = 1.0
+QUERY_AGAIN = 1.0
 #: And so often while no sentinel answers: each time may cost a request a quarter of a second.
-ASK_LATER = 5.0
+QUERY_LATER = 5.0
 
-AskSentinel: TypeAlias = Callable[[dict[str, Any], tuple[str, ...], float], Awaitable[Any]]
+QuerySentinel: TypeAlias = Callable[[dict[str, Any], tuple[str, ...], float], Awaitable[Any]]
 """Runs one command on a sentinel: with redis-py's settings for the connection, and within a timeout in seconds."""
 
 
@@ -49,15 +49,15 @@ class Whereabouts:
     def __init__(self) -> None:
         self._address: Address | None = None  # As of the last answer.
         self._heard_at: Address | None = None  # Where the subscriber is.
-        self._ask_at = -math.inf
+        self._query_at = -math.inf
 
-    def asked(self, now: float) -> None:
+    def queried(self, now: float) -> None:
         """It is being asked for, for a new connection."""
-        self._ask_at = now + ASK_AGAIN
+        self._query_at = now + QUERY_AGAIN
 
     def not_known(self, now: float) -> None:
         """No sentinel knew: do not ask again so soon."""
-        self._ask_at = now + ASK_LATER
+        self._query_at = now + QUERY_LATER
 
     def found(self, address: Address) -> Address | None:
         """This is where it is now. Returns where it was before, if that was elsewhere: connections there are left."""
@@ -81,9 +81,9 @@ class Whereabouts:
 
     def doubtful(self, now: float) -> bool:
         """Whether it is time to ask if the master is still where we are connected. The caller then asks."""
-        if self._address is None or now < self._ask_at:
+        if self._address is None or now < self._query_at:
             return False
-        self._ask_at = now + ASK_AGAIN  # One of many asks.
+        self._query_at = now + QUERY_AGAIN  # One of many asks.
         return True
 
 
@@ -110,7 +110,7 @@ class Sentinels:
         """The last answer is no master: ask another sentinel first the next time."""
         self._order = [*self._order[1:], *self._order[:1]]
 
-    async def locate(self, ask: AskSentinel, timeout: float) -> Address:
+    async def locate(self, query: QuerySentinel, timeout: float) -> Address:
         """Return where the master is, asked within about ``timeout`` seconds. Raises ``NotSent`` if none knows."""
         order = self._order
         service = self.service
@@ -128,7 +128,7 @@ class Sentinels:
                 "decode_responses": False,
             }
             try:
-                master = read_master(await ask(settings, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service), each))
+                master = read_master(await query(settings, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service), each))
             except (rx.RedisError, OSError) as error:
                 said.append(f"{host}:{port}: {as_redis_error(error)}")
                 continue

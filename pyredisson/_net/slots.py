@@ -116,7 +116,7 @@ def prepare_call(script: str, keys: tuple[str, ...], args: tuple[str | int | byt
 # ---- what nodes say --------------------------------------------------------------------------------------------------
 
 
-def read_slots(reply: Any, asked: Address, remap: Remap | None) -> list[tuple[int, int, Address]]:
+def read_slots(reply: Any, reporter: Address, remap: Remap | None) -> list[tuple[int, int, Address]]:
     """Read the reply to ``CLUSTER SLOTS``: from where to where, both included, which master serves.
 
     Args:
@@ -133,10 +133,10 @@ def read_slots(reply: Any, asked: Address, remap: Remap | None) -> list[tuple[in
             case [int(), int(), [_, 0, *_], *_]:
                 pass  # A node that the others have lost, and of which they no longer know the address.
             case [int(first), int(last), [bytes() | None as host, int(port), *_], *_]:
-                ranges.append((first, last, _address((host or b"").decode(), port, asked, remap)))
+                ranges.append((first, last, _address((host or b"").decode(), port, reporter, remap)))
             case _:
                 raise unexpected_reply(
-                    f"CLUSTER SLOTS from {asked[0]}:{asked[1]}", reply, "a node of a Redis or Valkey cluster"
+                    f"CLUSTER SLOTS from {reporter[0]}:{reporter[1]}", reply, "a node of a Redis or Valkey cluster"
                 )
     return ranges
 
@@ -155,16 +155,16 @@ class AskRedirect(NamedTuple):
     address: Address
 
 
-def read_redirection(error: BaseException, asked: Address, remap: Remap | None) -> Moved | AskRedirect | None:
+def read_redirection(error: BaseException, reporter: Address, remap: Remap | None) -> Moved | AskRedirect | None:
     """Read an error reply that says who serves a slot; ``None`` for any other."""
     kind, _, rest = str(error).partition(" ")
     if kind not in ("MOVED", "ASK"):
         return None
     slot, _, where = rest.partition(" ")
     host, _, port = where.strip().rpartition(":")
-    return (Moved if kind == "MOVED" else AskRedirect)(int(slot), _address(host, int(port), asked, remap))
+    return (Moved if kind == "MOVED" else AskRedirect)(int(slot), _address(host, int(port), reporter, remap))
 
 
-def _address(host: str, port: int, asked: Address, remap: Remap | None) -> Address:
-    address = (asked[0] if host in ("", "?") else host, port)
+def _address(host: str, port: int, reporter: Address, remap: Remap | None) -> Address:
+    address = (reporter[0] if host in ("", "?") else host, port)
     return address if remap is None else remap(address)

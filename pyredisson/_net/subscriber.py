@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import redis.exceptions as rx
 
 from pyredisson._core import events
-from pyredisson._core.deadline import DoublingBackoff
+from pyredisson._core.deadline import RETRY
 from pyredisson._core.failures import Failure, NotSent, Rejected
 from pyredisson._core.messages import INTERRUPTED
 from pyredisson._net.refusals import LEAVES, failure_of
-from pyredisson._net.sentinel import ASK_AGAIN
+from pyredisson._net.sentinel import QUERY_AGAIN
 from pyredisson._net.wire import pack
 from pyredisson.errors import LockError
 
@@ -179,7 +179,7 @@ class Subscriber:
     async def _listen(self, stream: Stream, moves: int) -> None:
         """Hear messages until the connection ends, or its server is the wrong one: ``moves`` counts those before it."""
         useful = False
-        follow_at = math.inf if self._follow is None else self._now() + ASK_AGAIN
+        follow_at = math.inf if self._follow is None else self._now() + QUERY_AGAIN
         conversation = self._begin(stream)
         while conversation is not None and not self.closed:
             now = self._now()
@@ -197,7 +197,7 @@ class Subscriber:
             follow_in = math.inf
             if self._follow is not None and self.connection.channels:
                 if now >= follow_at:  # A master that was replaced, and is cut off from all who know, answers pings.
-                    follow_at = self._now() + ASK_AGAIN if await self._follow() else math.inf
+                    follow_at = self._now() + QUERY_AGAIN if await self._follow() else math.inf
                     now = self._now()
                 follow_in = max(0.0, follow_at - now)
             if self._moves != moves:
@@ -244,10 +244,6 @@ def _sent(stream: Stream, command: bytes) -> bool:
 # One connection of a subscriber: what is sent and received on it, from its first SUBSCRIBE to its end.
 
 
-#: Between two connections, and between two searches for displaced channels.
-RETRY = DoublingBackoff(first=0.05, maximum=1.0)
-
-
 class Conversation:
     """One subscriber's connection, from its first SUBSCRIBE to its end.
 
@@ -282,7 +278,7 @@ class Conversation:
         self._ping_interval = ping_interval
         self._ping_timeout = ping_timeout
         self._heard = now
-        self._asked: float | None = None
+        self._sent_at: float | None = None
         self.left: bool = False
         self._unanswered: deque[str] = deque()  # The channel of each command that subscribes, in order.
         self._leaving: set[str] = set()  # The channels of farewells without an answer.
@@ -294,7 +290,7 @@ class Conversation:
 
     def subscribe(self, channels: list[str], now: float) -> bytes:
         """The commands that subscribe."""
-        self._asked = self._asked if self._asked is not None else now
+        self._sent_at = self._sent_at if self._sent_at is not None else now
         self._unanswered.extend(channels)
         self._leaving.difference_update(channels)
         word = "SSUBSCRIBE" if self._sharded else "SUBSCRIBE"
@@ -302,7 +298,7 @@ class Conversation:
 
     def farewell(self, channels: list[str], now: float) -> bytes:
         """The command that unsubscribes."""
-        self._asked = self._asked if self._asked is not None else now
+        self._sent_at = self._sent_at if self._sent_at is not None else now
         self._leaving.update(channels)
         if not self._sharded:
             return pack("UNSUBSCRIBE", *channels)
@@ -311,7 +307,7 @@ class Conversation:
     def heard(self, replies: list[Any], now: float) -> None:
         """Process what was received."""
         self._heard = now
-        self._asked = None
+        self._sent_at = None
         for reply in replies:
             if isinstance(reply, rx.RedisError):
                 self._refused(reply, now)
@@ -367,20 +363,20 @@ class Conversation:
         """The commands that are due now: farewells to channels without waiters, and a ping."""
         gone = self._subscriptions.take_idle(now, self._connection)
         out = b""
-        if self._asked is None and now >= self._heard + self._ping_interval and self._connection.channels:
-            self._asked = now
+        if self._sent_at is None and now >= self._heard + self._ping_interval and self._connection.channels:
+            self._sent_at = now
             out = pack("PING")
         return self.farewell(gone, now) + out if gone else out
 
     def dead(self, now: float) -> bool:
         """Whether the server has been silent for too long."""
-        return self._asked is not None and now >= self._asked + self._ping_timeout  # As next_due() counts it.
+        return self._sent_at is not None and now >= self._sent_at + self._ping_timeout  # As next_due() counts it.
 
     def next_due(self, now: float) -> float:
         """Seconds until something may be due."""
         again = min(self._subscriptions.idle_due(self._connection), self._search_at)
-        if self._asked is not None:
-            return max(0.0, min(again, self._asked + self._ping_timeout) - now)
+        if self._sent_at is not None:
+            return max(0.0, min(again, self._sent_at + self._ping_timeout) - now)
         if not self._connection.channels:
             return math.inf if again == math.inf else max(0.0, again - now)
         return max(0.0, min(again, self._heard + self._ping_interval) - now)

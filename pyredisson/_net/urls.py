@@ -160,7 +160,7 @@ def check_known(pool: Any, given: Mapping[str, Any]) -> None:
             raise ValueError(f"{name}={path!r}: there is no such file or folder")
 
 
-def asks_for_embedded(url: str, settings: dict[str, Any]) -> bool:
+def is_embedded_url(url: str, settings: dict[str, Any]) -> bool:
     """Whether a URL asks for a private server of the client's own.
 
     Raises:
@@ -603,8 +603,8 @@ def _found_by_sentinels(pool: Any, api: ModuleType) -> FoundBySentinels:
         raise TypeError("a replica grants no locks: use the client that master_for() returns")
     if manager.min_other_sentinels:
         raise TypeError("min_other_sentinels is not supported: use a client of redis-py, or Redisson.from_url()")
-    asked = [each.connection_pool.connection_kwargs for each in manager.sentinels]
-    sentinels = [(each["host"], each["port"]) for each in asked]
+    queried = [each.connection_pool.connection_kwargs for each in manager.sentinels]
+    sentinels = [(each["host"], each["port"]) for each in queried]
     made: type[Any] = api.SSLConnection if is_tls(pool.connection_class) else api.Connection
     client = api.Redis(
         connection_pool=api.ConnectionPool(connection_class=made, **_settings_for(made, pool.connection_kwargs))
@@ -721,7 +721,7 @@ class UserTransport(ABC):
     def dial(self, work: Any) -> Any:
         """See :meth:`Dialler.dial`."""
 
-    async def ask_sentinel(self, settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
+    async def query_sentinel(self, settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
         """Never called: the user's connections ask who leads when they connect."""
         raise AssertionError("a connection of the user's class finds its master by itself")
 

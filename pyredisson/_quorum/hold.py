@@ -17,16 +17,16 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyredisson._core import events
-from pyredisson._core.acquiring import adopt, ask, end_attempt, make_ready, resume, settle, wait_for_turn
-from pyredisson._core.deadline import CLEANUP_BUDGET, DoublingBackoff
+from pyredisson._core.acquiring import adopt, end_attempt, make_ready, request_lock, resume, settle, wait_for_turn
+from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY
 from pyredisson._core.failures import Failure, NotNow, Passing, Unanswered, is_interruption, superseded, without_effect
-from pyredisson._core.hold import CallNote, Hold, HoldState, Owned, lost_error
+from pyredisson._core.hold import CallNote, HoldState, Owned, SingleHold, lost_error
 from pyredisson._core.messages import explain_type, is_wrong_type
 from pyredisson._core.ownership import OF_CALL
 from pyredisson._core.releasing import leave_block, release_all
 from pyredisson._core.replicas import NotAcknowledged, ReplicaAcknowledgement
 from pyredisson._core.requests import read_stale, unusable
-from pyredisson._core.runtime import Ask, together
+from pyredisson._core.runtime import ServerRequest, together
 from pyredisson._core.watchdog import Renewal
 from pyredisson.errors import (
     ClientClosedError,
@@ -61,7 +61,7 @@ class MultiHold(Owned):
     """One hold of a multi-lock by one owner; a :class:`pyredisson.Lease` can be of it.
 
     Attributes:
-        block: As for :class:`Hold`; for all parts.
+        block: As for :class:`SingleHold`; for all parts.
         client: The first member's client.
         key: Which multi-lock this is.
         members: Its members.
@@ -123,7 +123,7 @@ class MultiHold(Owned):
         self.watched: bool = block or self.watchdog
         self.block: Callable[[], object | None] | None = None
         self.ownerships: tuple[Ownership, ...] = ()
-        self.parts: list[Hold | None] = [None] * len(members)
+        self.parts: list[SingleHold | None] = [None] * len(members)
         self.votes: list[bool] = [True] * len(members)
         self.since: float = 0.0
         self.state: HoldState = HoldState.NEW
@@ -148,7 +148,7 @@ class MultiHold(Owned):
             return member.client.watchdog.lease_ms
         return max(map(_lease_of, self.members))
 
-    def each(self) -> list[tuple[int, Member, Ownership, Hold]]:
+    def each(self) -> list[tuple[int, Member, Ownership, SingleHold]]:
         """Return the parts that were acquired, each with its index, its member, and what the owner holds of that."""
         found = []
         for index, part in enumerate(self.parts):
@@ -162,7 +162,7 @@ class MultiHold(Owned):
         wholes = {id(part.whole): part.whole for part in parts if part.whole is not None}
         return sum(each.key == self.key and each.remaining(now) > 0 for each in wholes.values())
 
-    def held(self) -> list[tuple[int, Member, Ownership, Hold]]:
+    def held(self) -> list[tuple[int, Member, Ownership, SingleHold]]:
         """Return the parts that are held, in the same form."""
         return [each for each in self.each() if each[3].state is HoldState.HELD]
 
@@ -222,13 +222,13 @@ class MultiHold(Owned):
 
     # ---- changes -------------------------------------------------------------------------------------------------
 
-    def new_part(self, index: int, *, renewed: bool = False) -> Hold:
+    def new_part(self, index: int, *, renewed: bool = False) -> SingleHold:
         """Return the hold of a member, which is yet to be acquired. ``renewed``: in any case, until all are there."""
         watchdog, lease = self.members[index].client.watchdog, self._lease
         if lease is None:
-            part = Hold(watchdog.lease_ms, watchdog.certain, watchdog=True, whole=self)
+            part = SingleHold(watchdog.lease_ms, watchdog.certain, watchdog=True, whole=self)
         else:
-            part = Hold(lease, watchdog=renewed, whole=self)
+            part = SingleHold(lease, watchdog=renewed, whole=self)
         part.watched = self.watched or renewed
         part.block = self.block
         bound = self.client.config.quorum_max_extensions
@@ -378,7 +378,7 @@ class Member:
         return node_timeout(lease_ms, self.client.config.quorum_node_timeout, self.server.round_trip)
 
 
-class MemberAsk(Ask):
+class MemberRequest(ServerRequest):
     """One copy of a request to the server of a member."""
 
     __slots__ = ("_lease_ms", "_member")
@@ -387,7 +387,7 @@ class MemberAsk(Ask):
         # Without super(): five of these are made for an acquire of five nodes.
         client = member.client
         self.runtime: Runtime = client.runtime
-        self.request: Request = call.request(epoch, repeat)
+        self.prepared: Request = call.request(epoch, repeat)
         self.timeout: float = member.timeout(call.lease_ms)
         # The other nodes are what replicas are elsewhere, unless a number of replicas is demanded.
         reader = call.reader if client.config.min_replicas else None
@@ -399,15 +399,15 @@ class MemberAsk(Ask):
         self._lease_ms = call.lease_ms
 
     def connected(self) -> None:
-        """See :meth:`Ask.connected`."""
+        """See :meth:`ServerRequest.connected`."""
         self.timeout = self._member.timeout(self._lease_ms)
 
 
 @coroutine
-def ask_once(
+def request_once(
     member: Member, call: Call, epoch: int, repeat: bool = False, budget: float | None = None, *, begun: object = None
-) -> Generator[MemberAsk, None, tuple[Reply, float, bool]]:
-    """Ask the server of a member once; once more if it knows a later epoch of the owner.
+) -> Generator[MemberRequest, None, tuple[Reply, float, bool]]:
+    """Send a request to the server of a member once; once more if it knows a later epoch of the owner.
 
     The arguments behind the member, and all that it returns and raises, are those of :meth:`ClientCore.exchange`.
     """
@@ -415,7 +415,7 @@ def ask_once(
     answer: Any = None
     try:
         for _ in range(2):
-            sent, request = now(), MemberAsk(member, call, epoch, repeat)
+            sent, request = now(), MemberRequest(member, call, epoch, repeat)
             yield request
             answer, acknowledgement = request.answer, request.replica_wait
             if isinstance(answer, Failure):
@@ -440,14 +440,14 @@ def ask_once(
         raise
 
 
-async def acquire_part(member: Member, kind: LockKind, ownership: Ownership, hold: Hold) -> Answer:
-    """Ask a member for its lock, of this kind, once.
+async def acquire_part(member: Member, kind: LockKind, ownership: Ownership, hold: SingleHold) -> Answer:
+    """Request the lock of a member, of this kind, once.
 
     Raises:
         Failure: It is not known what became of it (``Unanswered``: it is pending), or it had no effect.
         RedissonError: Why its owner cannot acquire it.
     """
-    client, exchange = member.client, partial(ask_once, member)
+    client, exchange = member.client, partial(request_once, member)
     if ownership.holds or ownership.in_flight.pending is not None:
         await make_ready(client, kind, ownership, exchange)
     if kind.has_fair_queue:
@@ -458,11 +458,11 @@ async def acquire_part(member: Member, kind: LockKind, ownership: Ownership, hol
         ready = ownership.ready
         if ready is None or ready[:2] != (ownership.epoch, hold.lease_ms):
             member.lock.make_ready(ownership, hold.lease_ms, 0, 0.0)
-    call, outcome, sent = await ask(client, kind, ownership, hold, exchange)
+    call, outcome, sent = await request_lock(client, kind, ownership, hold, exchange)
     return end_attempt(client, call, outcome, sent)
 
 
-async def release_part(member: Member, ownership: Ownership, hold: Hold) -> None:
+async def release_part(member: Member, ownership: Ownership, hold: SingleHold) -> None:
     """Release the hold of a member, once, or settle its release, if that is pending.
 
     Raises:
@@ -471,7 +471,7 @@ async def release_part(member: Member, ownership: Ownership, hold: Hold) -> None
     """
     if hold.state is HoldState.GIVEN_UP and ownership.leave_given_up(hold):
         return
-    exchange = partial(ask_once, member)
+    exchange = partial(request_once, member)
     if ownership.in_flight.pending is not None:
         await leave_block(member.client, member.kind, ownership, hold, exchange=exchange)
     if hold.state in (HoldState.HELD, HoldState.ENDED, HoldState.LOST):
@@ -480,7 +480,7 @@ async def release_part(member: Member, ownership: Ownership, hold: Hold) -> None
 
 async def settle_part(member: Member, ownership: Ownership) -> None:
     """Settle the pending request of a member, for a caller that has left. Raises ``Failure``: it is pending still."""
-    await settle(member.client, ownership, behind=True, exchange=partial(ask_once, member))
+    await settle(member.client, ownership, behind=True, exchange=partial(request_once, member))
 
 
 # ---- decisions -------------------------------------------------------------------------------------------------------
@@ -575,9 +575,6 @@ def spread(rounds: int, round_took: float) -> float:
 Outcome: TypeAlias = "Failure | RedissonError | None"
 """The outcome of a release on one server: ``None`` if it has confirmed it."""
 
-#: After a round in which too few servers answered.
-RETRY = DoublingBackoff(first=0.05, maximum=1.0)
-
 
 # ---- a failed acquire ------------------------------------------------------------------------------------------------
 
@@ -610,7 +607,7 @@ async def undo_interrupted(whole: MultiHold, error: BaseException) -> None:
     whole.state = HoldState.OVER
     for _, member, own, part in whole.each():
         if own.undo_acquire(part):
-            own.settle_until(member.client.runtime.now() + part.lease_ms / 1000)
+            own.keep_pending_until(member.client.runtime.now() + part.lease_ms / 1000)
     await _settle_on_leaving(whole, error)
     for _, _, own, part in whole.each():
         own.claim(part)
@@ -627,7 +624,7 @@ async def _settle_on_leaving(whole: MultiHold, error: BaseException) -> None:
     finally:
         for _, member, own, _ in whole.each():
             if own.pending is not None:
-                member.client.watchdog.settle(own)
+                member.client.watchdog.settle_later(own)
             resume(member.client, own)
 
 
@@ -679,7 +676,7 @@ async def release(whole: MultiHold, progress: Progress | None, *, block: bool = 
         if is_interruption(error):  # The caller has no use for the hold in any case.
             for _, _, own, part in whole.each():
                 if own.redo_release(part):
-                    own.settle_until()
+                    own.keep_pending_until()
             await _settle_on_leaving(whole, error)
         raise
     finally:
@@ -689,7 +686,7 @@ async def release(whole: MultiHold, progress: Progress | None, *, block: bool = 
     if lost is not None:
         raise lost_error(whole, lost)
     if not confirmed:
-        raise _unknown(whole) if in_doubt else _not_asked(whole, outcomes)
+        raise _unknown(whole) if in_doubt else _not_reached(whole, outcomes)
     if client.has_listeners():
         held_for = client.runtime.now() - whole.since
         client.emit(events.Released(whole.name, whole.owner, whole.depth(), held_for), ordinary=True)
@@ -703,7 +700,7 @@ async def _release_parts(whole: MultiHold, until: float, *, block: bool) -> tupl
         call has sent has no answer.
     """
     runtime = whole.client.runtime
-    parts: dict[int, tuple[Member, Ownership, Hold]] = {}
+    parts: dict[int, tuple[Member, Ownership, SingleHold]] = {}
     for index, member, own, part in whole.each():
         if block or not member.client.closed:  # Else that one's lease runs out by itself, as after a crash.
             parts[index] = member, own, part
@@ -778,7 +775,7 @@ def _unknown(whole: MultiHold) -> OutcomeUnknownError:
     return error
 
 
-def _not_asked(whole: MultiHold, outcomes: dict[int, Outcome]) -> QuorumUnreachableError:
+def _not_reached(whole: MultiHold, outcomes: dict[int, Outcome]) -> QuorumUnreachableError:
     """Return the error for a release that too few servers have confirmed, since others could not be asked."""
     states: dict[str, object] = {}
     for index, each in outcomes.items():

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyredisson._core.acquiring import acquire, check_not_lost, check_reentrant, report_failed, report_outcome
-from pyredisson._core.deadline import Deadline, certain_for, lease_ms
+from pyredisson._core.deadline import RETRY, Deadline, certain_for, lease_ms
 from pyredisson._core.failures import Failure, is_interruption
 from pyredisson._core.hold import CallNote, HolderCore, HoldState, lost_error
 from pyredisson._core.holder_lookup import BUDGET, found_here
@@ -20,7 +20,6 @@ from pyredisson._core.messages import held_here, not_held, timed_out
 from pyredisson._core.releasing import hand_over
 from pyredisson._quorum.hold import (
     KIND,
-    RETRY,
     Member,
     MultiHold,
     extend,
@@ -175,7 +174,7 @@ class MultiLockCore(HolderCore[MultiHold]):
     async def acquire_as_owner(self, wait: float | None, hold: MultiHold, held: MultiHold | None = None) -> bool:
         """See :meth:`HolderCore.acquire_as_owner`."""
         client, whole = self.client, hold
-        asked = whole.since = client.runtime.now()
+        began = whole.since = client.runtime.now()
         self._check_open()
         if self.made_for is not None:
             self.made_for.check_open()
@@ -193,7 +192,7 @@ class MultiLockCore(HolderCore[MultiHold]):
             whole.note_call(note)
             if outer is not None and not outer.released:
                 outer.raise_if_lost()
-            acquired = await self.strategy.acquire(whole, wait, asked)
+            acquired = await self.strategy.acquire(whole, wait, began)
             if acquired:
                 if outer is not None and outer.released:
                     outer.over()  # Its release was settled, and no one asks after it any more.
@@ -204,14 +203,14 @@ class MultiLockCore(HolderCore[MultiHold]):
                 if acquired:
                     whole.since = client.runtime.now()
                 key = whole.name, whole.owner
-                report_outcome(client, KIND, key, asked, acquired, whole.depth(), whole.fixed_lease)
+                report_outcome(client, KIND, key, began, acquired, whole.depth(), whole.fixed_lease)
             return acquired
         except BaseException as error:
             if is_interruption(error):
                 await undo_interrupted(whole, error)
             else:
                 await undo(whole)
-                report_failed(client, KIND, (whole.name, whole.owner), asked, error)
+                report_failed(client, KIND, (whole.name, whole.owner), began, error)
             raise
         finally:
             note.thread = 0
@@ -404,14 +403,14 @@ class InOrder:
     def __init__(self, client: ClientCore) -> None:
         self._client = client
 
-    async def acquire(self, whole: MultiHold, wait: float | None, asked: float) -> bool:
+    async def acquire(self, whole: MultiHold, wait: float | None, began: float) -> bool:
         """Acquire all members, within ``wait`` seconds (``None``: however long it takes).
 
         If it returns ``False``, nothing is held; if it raises, its caller releases everything.
         """
         runtime = self._client.runtime
-        deadline = Deadline.after(wait, asked)
-        reached = asked
+        deadline = Deadline.after(wait, began)
+        reached = began
         failures = 0
         while True:
             try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pyredisson._core import events
 from pyredisson._core.acquiring import check_not_stuck
-from pyredisson._core.deadline import Deadline, DoublingBackoff
+from pyredisson._core.deadline import RETRY, Deadline, DoublingBackoff
 from pyredisson._core.failures import Failure, NotSent, Rejected, Unanswered
 from pyredisson._core.hold import HoldState
 from pyredisson._core.messages import explain_type
@@ -24,7 +24,6 @@ from pyredisson._core.subscriptions import Waiter, WaitGroup
 from pyredisson._core.waiting import lock_message, wait_loop
 from pyredisson._kinds.token_lock import TOKEN_BYTES
 from pyredisson._quorum.hold import (
-    RETRY,
     acquire_part,
     free_in_ms,
     spread,
@@ -73,13 +72,13 @@ class Redlock:
         if weakness is not None and client.server.first(f"{len(members)} nodes"):
             client.emit(events.ServerUnsafe("nodes", weakness))
 
-    async def acquire(self, whole: MultiHold, wait: float | None, asked: float) -> bool:
+    async def acquire(self, whole: MultiHold, wait: float | None, began: float) -> bool:
         """Acquire enough members; see :meth:`InOrder.acquire`."""
         seen: list[int | None] | None = None
         if wait != 0 and self._announced:
             seen = [client.subscriptions.messages_of(channel) for client, channel in self._channels]
-        rounds = Rounds(self, whole, asked)
-        if await rounds.ask_all():
+        rounds = Rounds(self, whole, began)
+        if await rounds.attempt_all():
             return True
         if wait == 0:
             return await rounds.give_up("at once")
@@ -87,7 +86,7 @@ class Redlock:
             for member, ownership in zip(whole.members, whole.ownerships, strict=True):
                 check_not_stuck(member.client, member.kind, ownership)
         refused = await rounds.refused()
-        deadline = Deadline.after(wait, asked)
+        deadline = Deadline.after(wait, began)
         waits = [
             (
                 presence := member.client.presence,
@@ -152,18 +151,18 @@ class Rounds:
     reached: bool
     refusals: dict[int, Refused]
 
-    def __init__(self, lock: Redlock, whole: MultiHold, asked: float) -> None:
+    def __init__(self, lock: Redlock, whole: MultiHold, began: float) -> None:
         self._lock = lock
         self.whole: MultiHold = whole
         self.runtime: Runtime = whole.client.runtime
-        self._reached_at = asked  # When enough nodes answered last.
+        self._reached_at = began  # When enough nodes answered last.
         self._lost = 0  # Rounds in a row that were lost.
         self._silent = 0  # Rounds in a row in which too few answered.
         self._took = 0.0
 
     # ---- one round -----------------------------------------------------------------------------------------------
 
-    async def ask_all(self) -> bool:
+    async def attempt_all(self) -> bool:
         """Ask every node once. What was granted without a quorum is released. Returns whether there was one."""
         lock, whole, runtime = self._lock, self.whole, self.runtime
         began = runtime.now()
@@ -247,7 +246,7 @@ class Rounds:
         """
         for client in self.whole.clients():
             client.check_open()
-        return ACQUIRED if await self.ask_all() else await self.refused()
+        return ACQUIRED if await self.attempt_all() else await self.refused()
 
     async def refused(self) -> Refused:
         """Return when to ask again after a round that was lost. Raises ``QuorumUnreachableError``, as above."""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 from pyredisson._core.client import ClientCore
 from pyredisson._net.urls import (
     DEFAULT_URL,
-    asks_for_embedded,
     check_settings,
     client_at,
+    is_embedded_url,
     known_url,
     settings_of,
     target_of,
@@ -87,7 +87,7 @@ class BaseClient(NotPortable, shown="Redisson"):
         """
         check_settings(redis_kwargs)
         url = known_url(url)
-        if asks_for_embedded(url, redis_kwargs):
+        if is_embedded_url(url, redis_kwargs):
             return cls.embedded(config=config)
         return cls._made(client_at(url, redis_kwargs, cls._form.api), config)
 

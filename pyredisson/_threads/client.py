@@ -79,7 +79,7 @@ class Redisson(BaseClient, Factory):
             ClientClosedError: The client was closed.
         """
         self._core.check_open()
-        return run(self._core.finder.find(check_name(name), asked=True)).holder
+        return run(self._core.finder.find(check_name(name), by_user=True)).holder
 
     def inspect(self, name: str) -> LockView | None:
         """Return what is stored under a name: its kind, who holds it, who waits. It changes nothing.
@@ -103,7 +103,7 @@ class Redisson(BaseClient, Factory):
             redis.exceptions.RedisError: The server does not answer, or refuses.
         """
         check_name(name)
-        return self._ask(lambda inspector: inspector.lock(name))
+        return self._inspect(lambda inspector: inspector.lock(name))
 
     def find_locks(self, pattern: str = "*") -> Iterator[LockView]:
         """Yield the locks and synchronizers whose names match a pattern, as they are found. Raises as :meth:`inspect`.
@@ -142,7 +142,7 @@ class Redisson(BaseClient, Factory):
         Args:
             pattern: As for :meth:`find_locks`.
         """
-        return self._ask(lambda inspector: inspector.counts(pattern if pattern != "*" else None))
+        return self._inspect(lambda inspector: inspector.counts(pattern if pattern != "*" else None))
 
     def wait_graph(self) -> WaitGraph:
         """Return who waits for whom, and the deadlocks among them. Raises as :meth:`inspect`.
@@ -153,7 +153,7 @@ class Redisson(BaseClient, Factory):
             for cycle in graph.cycles:
                 print(" -> ".join(edge.waiter.label for edge in cycle))
         """
-        return self._ask(lambda inspector: inspector.wait_graph())
+        return self._inspect(lambda inspector: inspector.wait_graph())
 
     def clients(self) -> list[ClientView]:
         """Return the clients of the server, by their connections and what they report. Raises as :meth:`inspect`.
@@ -163,11 +163,11 @@ class Redisson(BaseClient, Factory):
             for each in client.clients():
                 print(each.app, each.host, len(each.holds))
         """
-        return self._ask(lambda inspector: inspector.clients())
+        return self._inspect(lambda inspector: inspector.clients())
 
-    def _ask(self, question: Callable[[Inspector], R]) -> R:
+    def _inspect(self, read: Callable[[Inspector], R]) -> R:
         with self._inspector() as inspector:
-            return question(inspector)
+            return read(inspector)
 
     def close(self) -> None:
         """Close the client: end its threads, its connections and its embedded server. Idempotent.

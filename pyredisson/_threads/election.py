@@ -14,7 +14,7 @@ from pyredisson._shared.arguments import NotPortable
 from pyredisson._shared.blocks import AnyTerm
 from pyredisson._shared.client import Handle
 from pyredisson._shared.runtime import LOOK_EVERY, PAUSE, call_observer, check_callback, pause_after, report_callback
-from pyredisson._threads.hold import HoldContext
+from pyredisson._threads.hold import Hold
 
 if TYPE_CHECKING:
     from pyredisson._core.deadline import Seconds
@@ -42,7 +42,7 @@ class LeaderElection(Handle):
 
     _core: ElectionCore
 
-    def term(self, wait_time: Seconds | None = None) -> HoldContext[Lease[int]]:
+    def term(self, wait_time: Seconds | None = None) -> Hold[Lease[int]]:
         """Return a context manager that leads for its block: a :class:`Lease` with the token of the term.
 
         Example::
@@ -57,7 +57,7 @@ class LeaderElection(Handle):
             LockTimeoutError: On entering: it was not elected in time.
             LockLostError: On leaving: it led no longer, as after a pause longer than the watchdog's timeout.
         """
-        return HoldContext(self, wait_time, None, False)
+        return Hold(self, wait_time, None, False)
 
     def run(self, callback: Callable[[Term], object]) -> Campaign:
         """Stand for election in a thread, and call ``callback(term)`` there while leading, again and again.
@@ -227,7 +227,7 @@ class Campaign(NotPortable):
 
     def _stand_once(self) -> bool:
         """Wait to be elected for a time, and lead. Returns whether the callback, if it was called, raised nothing."""
-        hold: HoldContext[Lease[int] | None] = HoldContext(self._election, LOOK_EVERY, None, True)
+        hold: Hold[Lease[int] | None] = Hold(self._election, LOOK_EVERY, None, True)
         try:
             with hold as lease:
                 if lease is None:

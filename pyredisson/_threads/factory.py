@@ -425,4 +425,4 @@ class Factory(NotPortable, shown="Redisson"):
     def _skipped(self, name: str) -> Skipped:
         from pyredisson.runs import Skipped  # Few programs need it.
 
-        return Skipped(run(self._core.finder.find(name, asked=True)).holder)
+        return Skipped(run(self._core.finder.find(name, by_user=True)).holder)

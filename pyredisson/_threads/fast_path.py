@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyredisson._core import events
 from pyredisson._core.acquiring import FirstRequest, attempt_and_report, leave
 from pyredisson._core.deadline import lease_ms
-from pyredisson._core.hold import NO_CALL, Hold, HoldState
-from pyredisson._core.ownership import ASKED, Pending
+from pyredisson._core.hold import NO_CALL, HoldState, SingleHold
+from pyredisson._core.ownership import SENT, Pending
 from pyredisson._core.releasing import finish_release, leave_release
 from pyredisson._core.requests import AcquireCall, ReleaseCall
 from pyredisson._core.runtime import run
@@ -40,7 +40,7 @@ _running_loop = asyncio._get_running_loop
 
 
 def acquire(
-    core: Any, wait: float | None, lease_time: Seconds | None = None, hold: Hold | None = None, held: Any = None
+    core: Any, wait: float | None, lease_time: Seconds | None = None, hold: SingleHold | None = None, held: Any = None
 ) -> bool:
     """Acquire a lock for the calling thread, waiting at most ``wait`` seconds. Returns whether it did.
 
@@ -57,15 +57,15 @@ def acquire(
     if hold is not None:
         new = hold
     elif lease_time is None:
-        new = Hold(client.watchdog.lease_ms, client.watchdog.certain, watchdog=True)
+        new = SingleHold(client.watchdog.lease_ms, client.watchdog.certain, watchdog=True)
     else:
-        new = Hold(lease_ms(lease_time), watchdog=False)
+        new = SingleHold(lease_ms(lease_time), watchdog=False)
     begun, sent, request_id = False, monotonic(), 0
     try:
         ownership.call = who.call
         with ownership.mutex:
             if core.prepare_fast_path(ownership, who, 0, sent, new.lease_ms, wait):
-                in_flight.state, in_flight.without_end = ASKED, False
+                in_flight.state, in_flight.without_end = SENT, False
                 in_flight.lease_ms = new.lease_ms
                 in_flight.request_id = request_id = in_flight.request_id + 1
                 in_flight.queued_ms = ownership.ready.queued_ms
@@ -125,7 +125,7 @@ def release(core: Any, block: AnyLease[Any] | bool, error: BaseException | None,
     ownership: Any = core.last if error is None and _running_loop() is None else None
     who: Any = getattr(local, "owner", None)
     usual = ownership and ownership.who is who and not ownership.call.thread
-    holds: list[Hold] = ownership.holds[:2] if usual and os.getpid() == forks.pid else []
+    holds: list[SingleHold] = ownership.holds[:2] if usual and os.getpid() == forks.pid else []
     hold: Any = holds[0] if len(holds) == 1 and holds[0].whole is None else None
     known = None if hold is None else ownership.chains.trace_of(hold) if lease is None else hold.trace()
     if hold is not None and (known is not None if lease is None else lease._hold is hold):
@@ -136,7 +136,7 @@ def release(core: Any, block: AnyLease[Any] | bool, error: BaseException | None,
             with ownership.mutex:
                 if core.prepare_fast_path(ownership, who, 1, sent, hold.lease_ms) and ownership.holds[0] is hold:
                     progress.begun = True
-                    in_flight.state, in_flight.of_block = ASKED, block is not False
+                    in_flight.state, in_flight.of_block = SENT, block is not False
                     in_flight.holds, in_flight.becoming = (hold,), HoldState.OVER
                     in_flight.request_id = request_id = in_flight.request_id + 1
                     in_flight.pending = Pending.RELEASE

@@ -11,7 +11,7 @@ from pyredisson._threads import fast_path
 
 
 @final
-class HoldContext(LockBlock[LeaseT_co], shown="Hold"):
+class Hold(LockBlock[LeaseT_co]):
     """The context manager that ``lock.hold()`` returns; its value is a :class:`Lease`. Can be entered once.
 
     The hold belongs to the block, not to a thread: the block may be left, and the lock released, in another thread.
@@ -64,7 +64,3 @@ class PermitHold(PermitsBlock[PermitLeaseT_co]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         run_to_the_end(self._block.leave, error)
-
-
-#: Its public name; the core has holds of its own.
-Hold = HoldContext

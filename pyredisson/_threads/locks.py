@@ -14,7 +14,7 @@ from pyredisson._shared import kinds
 from pyredisson._shared.arguments import cores_of, own_keywords, refuse, wait_of
 from pyredisson._shared.client import Handle
 from pyredisson._threads import fast_path
-from pyredisson._threads.hold import HoldContext
+from pyredisson._threads.hold import Hold
 from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ class AnyLock(Handle, shown="Lock"):
         lease_time: Seconds | None = None,
         *,
         skip: Literal[False] = False,
-    ) -> HoldContext[Lease[None]]: ...
+    ) -> Hold[Lease[None]]: ...
 
     @overload
     def hold(
@@ -256,7 +256,7 @@ class AnyLock(Handle, shown="Lock"):
         lease_time: Seconds | None = None,
         *,
         skip: bool,
-    ) -> HoldContext[Lease[None] | None]: ...
+    ) -> Hold[Lease[None] | None]: ...
 
     def hold(
         self,
@@ -265,7 +265,7 @@ class AnyLock(Handle, shown="Lock"):
         *,
         skip: bool = False,
         **unknown: NoReturn,
-    ) -> HoldContext[Any]:
+    ) -> Hold[Any]:
         """Return a context manager that holds the lock for its block and reports a loss.
 
         The hold belongs to the block: the block may be left in another thread.
@@ -291,7 +291,7 @@ class AnyLock(Handle, shown="Lock"):
         """
         if unknown:
             refuse(self.hold, unknown)
-        return HoldContext(self, wait_time, lease_time, skip)
+        return Hold(self, wait_time, lease_time, skip)
 
 
 class Lock(AnyLock):
@@ -454,7 +454,7 @@ class FencedLock(Lock):
         lease_time: Seconds | None = None,
         *,
         skip: Literal[False] = False,
-    ) -> HoldContext[Lease[int]]: ...
+    ) -> Hold[Lease[int]]: ...
 
     @overload
     def hold(
@@ -463,7 +463,7 @@ class FencedLock(Lock):
         lease_time: Seconds | None = None,
         *,
         skip: bool,
-    ) -> HoldContext[Lease[int] | None]: ...
+    ) -> Hold[Lease[int] | None]: ...
 
     def hold(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
@@ -472,7 +472,7 @@ class FencedLock(Lock):
         *,
         skip: bool = False,
         **unknown: NoReturn,
-    ) -> HoldContext[Any]:
+    ) -> Hold[Any]:
         """Return a context manager as :meth:`Lock.hold` does; ``lease.token`` is the token of the hold.
 
         Example::
@@ -482,7 +482,7 @@ class FencedLock(Lock):
         """
         if unknown:
             refuse(self.hold, unknown)
-        return HoldContext(self, wait_time, lease_time, skip)
+        return Hold(self, wait_time, lease_time, skip)
 
     def get_token(self) -> int | None:
         """Return the token of the latest hold of any owner; ``None`` if there was no hold yet.

@@ -142,7 +142,7 @@ class ThreadsRuntime(BaseRuntime):
             [Request, float, ReplicaAcknowledgement, float], Answer[tuple[Reply, int | Failure]]
         ] = self.link.eval_synced
         self.eval_all: Callable[[list[Request], float], Answer[list[Reply | Failure]]] = self.link.eval_all
-        self.ask: Callable[[tuple[str, ...], float], Answer[Reply]] = self.link.ask
+        self.execute: Callable[[tuple[str, ...], float], Answer[Reply]] = self.link.execute
 
     def attach(self, core: ClientCore) -> None:
         """Learn whose world this is: whom messages are for, and who wants to know of the connection."""
@@ -207,8 +207,8 @@ class ThreadsRuntime(BaseRuntime):
     def node_of(self, key: str) -> str:
         return self.link.node_of(key)
 
-    async def ask_server(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
-        return await self.link.ask_server(key, command, timeout)
+    async def execute_at(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
+        return await self.link.execute_at(key, command, timeout)
 
     def counts_listeners(self) -> bool:
         return self.link.counts_listeners()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import redis.exceptions as rx
 
 from pyredisson._core.failures import Connecting, Failure, NotSent, Unanswered
-from pyredisson._core.runtime import Ask, Reply, run
+from pyredisson._core.runtime import Reply, ServerRequest, run
 from pyredisson._net.link import CONNECTING, ServerLink
 from pyredisson._net.wire import is_push, new_reader
 from pyredisson._shared.clock import monotonic
@@ -69,7 +69,7 @@ class Connection:
         self.used: float = used
         self.address: Address | None = address
         self._reader: Reader | None = None
-        self._timeout = -1.0
+        self._timeout: float | None = None
         # TLS needs Python's own timeouts, and so do greenlets, whose socket class stands in place of Python's.
         self._plain = KERNEL_TIMEOUTS and type(sock).__module__ == "socket"
         if self._plain:
@@ -379,18 +379,18 @@ def _is_first(turn: list[None]) -> bool:
 # Requests to several servers at once, under threads: all are sent, then all replies are received.
 
 
-AskT = TypeVar("AskT", bound=Ask)
+RequestT = TypeVar("RequestT", bound=ServerRequest)
 
 
 class Dialled:
     """A request for which a connection has to be made first."""
 
-    def __init__(self, link: ServerLink, pool: Pool, ask: Ask) -> None:
+    def __init__(self, link: ServerLink, pool: Pool, request: ServerRequest) -> None:
         self._link = link
         self._pool = pool
-        self._ask = ask
+        self._request = request
         # A server that was away a moment ago is not waited for longer than one that does not answer.
-        self._until = monotonic() + (ask.timeout if link.away else max(ask.timeout, CONNECTING))
+        self._until = monotonic() + (request.timeout if link.away else max(request.timeout, CONNECTING))
         self._dial: Dial = pool.dial()
 
     def receive(self) -> Reply:
@@ -404,10 +404,10 @@ class Dialled:
         if dial.failure is not None:
             self._link.away = True
             raise dial.failure if isinstance(dial.failure, Failure) else NotSent(rx.ConnectionError(str(dial.failure)))
-        self._ask.connected()
-        begun = _begin(self._ask)
+        self._request.connected()
+        begun = _begin(self._request)
         if isinstance(begun, Connection):
-            return _receive(self._ask, begun)
+            return _receive(self._request, begun)
         begun.close()  # Another caller was quicker, and the next one is being made.
         raise NotSent(rx.ConnectionError("the connection was used for something else"))
 
@@ -419,20 +419,22 @@ class Dialled:
 class InThread:
     """A request in a thread of its own, over a link that only blocks; its replicas are waited for there, too."""
 
-    def __init__(self, link: Link, ask: Ask) -> None:
-        self._timeout = ask.timeout if ask.replica_wait is None else 2 * ask.timeout
+    def __init__(self, link: Link, request: ServerRequest) -> None:
+        self._timeout = request.timeout if request.replica_wait is None else 2 * request.timeout
         self._until = monotonic() + max(self._timeout, CONNECTING)
         self._answer: Any = None
         self._link = link
-        self._ask = ask
+        self._request = request
         self._dial = ThreadDial(self._work, "pyredisson-request")
 
     async def _work(self) -> None:
-        link, ask = self._link, self._ask
-        if ask.replica_wait is None:
-            self._answer = await link.eval(ask.request, ask.timeout)
+        link, request = self._link, self._request
+        if request.replica_wait is None:
+            self._answer = await link.eval(request.prepared, request.timeout)
         else:
-            self._answer = await link.eval_synced(ask.request, ask.timeout, ask.replica_wait, ask.timeout)
+            self._answer = await link.eval_synced(
+                request.prepared, request.timeout, request.replica_wait, request.timeout
+            )
 
     def receive(self) -> Reply:
         """See :meth:`Dialled.receive`."""
@@ -449,17 +451,17 @@ class InThread:
         """Do nothing: its thread ends by itself."""
 
 
-def _begin(ask: Ask) -> Connection | Dialled | InThread:
+def _begin(request: ServerRequest) -> Connection | Dialled | InThread:
     """Send a request now, or begin to connect for it."""
-    link: Link = ask.runtime.link  # type: ignore[attr-defined]
-    if not isinstance(link, ServerLink) or link.pool is None or ask.replica_wait is not None:
-        return InThread(link, ask)
+    link: Link = request.runtime.link  # type: ignore[attr-defined]
+    if not isinstance(link, ServerLink) or link.pool is None or request.replica_wait is not None:
+        return InThread(link, request)
     while True:
         wire: Any = link.pool.get()
         if wire is None:
-            return Dialled(link, link.pool, ask)
+            return Dialled(link, link.pool, request)
         try:
-            wire.post(ask.request.data, ask.timeout)
+            wire.post(request.prepared.data, request.timeout)
         except OSError as error:
             wire.close()
             raise_if_foreign(error, wire.sock)
@@ -470,10 +472,10 @@ def _begin(ask: Ask) -> Connection | Dialled | InThread:
         return wire  # type: ignore[no-any-return]
 
 
-def _receive(ask: Ask, wire: Connection) -> Reply:
+def _receive(request: ServerRequest, wire: Connection) -> Reply:
     """Return the reply to a request that was sent on this connection."""
-    link: Any = ask.runtime.link  # type: ignore[attr-defined]
-    timeout, left = ask.timeout, wire.until - monotonic()
+    link: Any = request.runtime.link  # type: ignore[attr-defined]
+    timeout, left = request.timeout, wire.until - monotonic()
     try:
         # The socket's own timeout begins only now. For those that are taken while it has hardly run, that will do.
         reply = wire.exchange(None, timeout) if left > 0.9 * timeout else wire.receive_late(left, timeout)
@@ -484,31 +486,31 @@ def _receive(ask: Ask, wire: Connection) -> Reply:
     link.away = False
     link.pool.put_back(wire)
     if isinstance(reply, Exception):
-        return run(link.answer(reply, ask.request, timeout))  # type: ignore[no-any-return]
+        return run(link.answer(reply, request.prepared, timeout))  # type: ignore[no-any-return]
     return reply  # type: ignore[no-any-return]
 
 
-async def fan_out(asks: Iterable[AskT]) -> list[AskT]:
+async def fan_out(requests: Iterable[RequestT]) -> list[RequestT]:
     """See ``Runtime.fan_out``: send everything, then receive the replies.
 
     In any order: while one is waited for, the others' arrive, and their time runs too.
     """
-    made: list[AskT] = []
+    made: list[RequestT] = []
     begun: list[Connection | Dialled | InThread] = []
     received = 0
     try:
-        for ask in asks:
-            made.append(ask)
-            begun.append(_begin(ask))
-        for ask, each in zip(made, begun, strict=True):
+        for request in requests:
+            made.append(request)
+            begun.append(_begin(request))
+        for request, each in zip(made, begun, strict=True):
             try:
-                answer: Any = _receive(ask, each) if isinstance(each, Connection) else each.receive()
+                answer: Any = _receive(request, each) if isinstance(each, Connection) else each.receive()
             except Connecting as failure:
                 answer = NotSent(failure.cause)  # One of several is not waited for.
             except Failure as failure:
                 answer = failure
             received += 1
-            ask.answer = answer
+            request.answer = answer
     except BaseException:
         for each in begun[received:]:
             each.close()  # A reply that comes later would be taken for the answer to something else.

@@ -58,7 +58,7 @@ class SocketTransport:
         settings = self._settings if address is None else {**self._settings, "host": address[0], "port": address[1]}
         return self._sockets.open(self._class, settings, timeout)
 
-    async def ask_sentinel(self, settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
+    async def query_sentinel(self, settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
         sentinel: Any = redis.Redis(**settings, retry=Retry(NoBackoff(), 0))
         with sentinel:
             return sentinel.execute_command(*command)

@@ -1,4 +1,4 @@
-"""The ``pyredisson`` command. Each of its commands is in a module of its name, or in that of the ones it looks like.
+"""The ``pyredisson`` command. Each of its commands is in a module of its name, or in one of ``MODULES``.
 
 It is imported when it is called, so that ``pyredisson run`` starts fast.
 """
@@ -43,7 +43,10 @@ GROUPS = {
 COMMANDS = {name: text for commands in GROUPS.values() for name, text in commands.items()}
 
 #: Where a command is that has no module of its own.
-MODULES = {"why": "show", "clients": "ls", "leaks": "ls", "doctor": "doctor.command"}
+MODULES = {
+    **dict.fromkeys(("ls", "clients", "leaks", "show", "why"), "reports"),
+    **dict.fromkeys(("lock", "unlock", "permits"), "by_hand"),
+}
 
 
 @final

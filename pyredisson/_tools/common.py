@@ -17,9 +17,11 @@ import click
 import redis.exceptions as rx
 
 from pyredisson import Config, Redisson
+from pyredisson._core.messages import remedy_of
 from pyredisson._net.urls import DEFAULT_URL
 from pyredisson._owners.forks import is_posix
 from pyredisson.inspection import Inspector, LockView, Who, describe
+from pyredisson.inspection.servers import answered, text_of
 
 
 class ExitCode(IntEnum):
@@ -77,8 +79,6 @@ def connect(url: str, config: Config) -> Redisson:
 
 def inspector_at(url: str, prefix: str) -> Inspector:
     """Return an inspector for a URL that a user typed. It sends nothing yet. Raises as :func:`connect` does."""
-    from pyredisson.inspection import Inspector  # Here: `run` does without it, mostly.
-
     try:
         return Inspector(url, prefix=prefix)
     except (ValueError, TypeError) as error:
@@ -115,9 +115,6 @@ def failure(error: Exception, url: str | None = None) -> tuple[ExitCode, str]:
         error: What happened.
         url: The server, its password masked.
     """
-    from pyredisson._core.messages import remedy_of
-    from pyredisson.inspection.servers import answered, describe, text_of
-
     server = f"the server{f' at {url}' if url else ''}"
     hint = f"; {remedy}" if (remedy := remedy_of(str(error))) else ""
     match answered(error):

@@ -9,18 +9,12 @@ from __future__ import annotations
 import os
 import threading
 import time
+from importlib.resources import files
 from typing import ClassVar, final
 
 import click
-from click.shell_completion import (
-    BashComplete,
-    CompletionItem,
-    FishComplete,
-    ShellComplete,
-    add_completion_class,
-    get_completion_class,
-    split_arg_string,
-)
+from click import shell_completion as shells
+from click.shell_completion import CompletionItem
 
 from pyredisson._net.urls import DEFAULT_URL
 
@@ -33,7 +27,7 @@ _INTERNAL = ("redisson_", "pyredisson_", "{redisson_", "{pyredisson_")
 
 
 @final
-class Bash(BashComplete):
+class Bash(shells.BashComplete):
     """click's completion for bash, for names that contain what bash takes for a separator or for its own.
 
     Bash splits words at colons, as in ``order:17``, and completes the part after the last one. It inserts a completion
@@ -41,70 +35,34 @@ class Bash(BashComplete):
     in quotes are not split.
     """
 
-    source_template: ClassVar[str] = """\
-%(complete_func)s() {
-    local response completion type value typed escape='\\' quoted=${COMP_WORDS[COMP_CWORD]}
-    # The words as the shell reads them: COMP_WORDS is split at colons as well.
-    response=$(env COMP_LINE="${COMP_LINE:0:COMP_POINT}" %(complete_var)s=bash_complete "$1" 2>/dev/null)
-    typed=${COMP_LINE:0:COMP_POINT}
-    typed=${typed##*[[:space:]]}
-    COMPREPLY=()
-    while IFS= read -r completion; do
-        type=${completion%%%%,*}
-        value=${completion#*,}
-        if [[ $type == dir ]]; then
-            compopt -o dirnames
-        elif [[ $type == file ]]; then
-            compopt -o default
-        elif [[ $type == plain ]]; then
-            if [[ $quoted == "'"* ]]; then
-                value=${value//"'"/"'$escape''"}
-            elif [[ $quoted == '"'* ]]; then
-                value=${value//"$escape"/"$escape$escape"}
-                value=${value//'"'/"$escape"'"'}
-                value=${value//'$'/"$escape"'$'}
-                value=${value//'`'/"$escape"'`'}
-            else
-                printf -v value '%%q' "$value"
-                if [[ $COMP_WORDBREAKS == *:* && $typed == *:* ]]; then
-                    value=${value#"${typed%%"${typed##*:}"}"}
-                fi
-            fi
-            COMPREPLY+=("$value")
-        fi
-    done <<< "$response"
-    return 0
-}
-
-complete -o nosort -F %(complete_func)s %(prog_name)s
-"""
+    source_template: ClassVar[str] = (files("pyredisson._tools") / "completion.bash").read_text(encoding="utf-8")
 
     def get_completion_args(self) -> tuple[list[str], str]:
         """Return the words before the cursor, and the one at it."""
         # With a mark at its end, the last word is the incomplete one, also after a space, an escape or a quote.
-        words = split_arg_string(os.environ["COMP_LINE"] + ".")
+        words = shells.split_arg_string(os.environ["COMP_LINE"] + ".")
         return words[1:-1], words[-1][:-1]
 
 
 @final
-class Fish(FishComplete):
+class Fish(shells.FishComplete):
     """click's completion for fish, for names with a comma."""
 
-    source_template: ClassVar[str] = FishComplete.source_template.replace(
+    source_template: ClassVar[str] = shells.FishComplete.source_template.replace(
         'string split ","', 'string split --max 1 ","'
     )
 
 
 def register() -> None:
     """Let the command line use our completion for bash and fish."""
-    add_completion_class(Bash)
-    add_completion_class(Fish)
+    shells.add_completion_class(Bash)
+    shells.add_completion_class(Fish)
 
 
 def completion_script(shell: str, cli: click.Command) -> str:
     """Return the script that makes a shell complete ``pyredisson``."""
     register()
-    kind: type[ShellComplete] | None = get_completion_class(shell)
+    kind: type[shells.ShellComplete] | None = shells.get_completion_class(shell)
     assert kind is not None
     return kind(cli, {}, "pyredisson", "_PYREDISSON_COMPLETE").source()
 

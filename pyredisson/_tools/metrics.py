@@ -50,14 +50,7 @@ SECONDS = click.FloatRange(min=0.0, min_open=True)
 )
 @server_options
 def metrics(
-    listen: str,
-    once: bool,
-    interval: float,
-    scan_time: float,
-    names: str | None,
-    limit: int,
-    prefix: str,
-    url: str,
+    listen: str, once: bool, interval: float, scan_time: float, names: str | None, limit: int, prefix: str, url: str
 ) -> int:
     """Export metrics of the locks that a server stores, seen from outside, to Prometheus. Changes nothing.
 

@@ -42,6 +42,7 @@ from pyredisson._tools.common import (
     connect,
     duration_text,
     failure,
+    held_by,
     say,
     signals,
     url_option,
@@ -56,135 +57,108 @@ GROUP_CHECK_INTERVAL = 0.05
 
 
 @final
-@dataclass(frozen=True)
-class Times:
-    """How long everything may take, in seconds.
+@dataclass
+class Run:
+    """One command under one lock. All times are in seconds.
 
     Attributes:
+        name: The lock's name.
+        command: The program and its arguments.
+        url: The server.
+        mode: Which kind of lock it is.
         wait: How long to wait for the lock; ``None`` is without limit, 0 a single attempt.
         lease: After how long the lock expires and the command is ended; ``None`` renews the lock as long as the command
             runs.
         grace: From SIGTERM to SIGKILL, after a loss.
         watchdog: After how long the lock is free if this process dies and no lease was given.
-    """
-
-    wait: float | None = None
-    lease: float | None = None
-    grace: float = 5.0
-    watchdog: float = Config.lock_watchdog_timeout
-
-
-def run_command(
-    name: str,
-    command: Sequence[str],
-    *,
-    url: str,
-    mode: Mode | None = None,
-    times: Times | None = None,
-    verbose: bool = False,
-) -> int:
-    """Run a command while a lock is held. Call it from the main thread, because it handles signals.
-
-    Args:
-        name: The lock's name.
-        command: The program and its arguments.
-        url: The server.
-        mode: Which kind of lock it is; the plain one by default.
-        times: How long to wait, and to hold.
         verbose: Whether to say whom it waits for, and when it has acquired the lock.
-
-    Returns:
-        The exit code: the command's own, 128 + n if signal n ended it, or one of `ExitCode`.
-
-    Raises:
-        BadUsage: An argument is not valid. Nothing was sent, or the server says that the name is used otherwise.
+        begun: When it began, by ``time.monotonic()``.
+        lease_ends: When the lease ends, by the same clock.
     """
-    mode, times = mode or Mode(), times or Times()
-    program = find_program(command[0])
-    if isinstance(program, ExitCode):
-        reason = "command not found" if program is ExitCode.NOT_FOUND else "not executable"
-        say(f"{command[0]}: {reason}")
-        return program
-    # Warnings of the library are reported here in one line, and by the exit code.
-    logging.getLogger("pyredisson").setLevel(logging.ERROR)
-    try:
-        with Signals() as signals:
-            config = Config(
-                client_name=ascii(os.path.basename(program)).strip("'\""),  # So that others see whom they wait for.
-                lock_watchdog_timeout=explicit(times.watchdog),
-                wait_while_unreachable=bool(times.wait),  # A server that is restarted meanwhile is waited for, too.
-                on_lock_lost=lambda *_: signals.wake(),
-            )
-            with connect(url, config) as client:
-                run = _Run(name, program, command, signals, times, verbose, lambda: _held_by(url, name))
-                return _while_connected(client, name, mode, run)
-    except Interrupted as interrupted:
-        return ExitCode.SIGNALLED + interrupted.signum
-    except RedissonError as error:  # embedded:// found no server program.
-        say(str(error))
-        return ExitCode.UNAVAILABLE
-
-
-def _while_connected(client: Redisson, name: str, mode: Mode, run: _Run) -> int:
-    try:
-        guard = guard_of(client, name, mode)
-        if mode.kind == "permits":
-            fit_permits(client, name, mode.permits)
-        return run.while_locked(guard)
-    except LockTimeoutError:
-        say(mode.refusal(name, run.state()))
-        return ExitCode.NOT_LOCKED
-    except (RedisError, RedissonError) as error:
-        if isinstance(error, LockError) and isinstance(error.__cause__, ResponseError):
-            raise BadUsage(without_calls(str(error))) from None  # The name is that of something else.
-        code, text = failure(error, client.url)
-        say(text)
-        return code
-
-
-def _held_by(url: str, name: str) -> str:
-    from pyredisson._tools.common import held_by  # Here, so that a lock that is free is acquired without its imports.
-
-    return held_by(url, name)
-
-
-@final
-@dataclass
-class _Run:
-    """One command under one lock. ``state`` says who holds it."""
 
     name: str
-    program: str
     command: Sequence[str]
-    signals: Signals
-    times: Times
+    url: str
+    mode: Mode
+    wait: float | None
+    lease: float | None
+    grace: float
+    watchdog: float
     verbose: bool
-    state: Callable[[], str]
     begun: float = field(default_factory=time.monotonic)
     lease_ends: float = 0.0
 
-    def while_locked(self, guard: RunGuard) -> int:
+    def run(self) -> int:
+        """Run the command while the lock is held. Call it from the main thread, because it handles signals.
+
+        Returns:
+            The exit code: the command's own, 128 + n if signal n ended it, or one of `ExitCode`.
+
+        Raises:
+            BadUsage: An argument is not valid. Nothing was sent, or the server says that the name is used otherwise.
+        """
+        program = find_program(self.command[0])
+        if isinstance(program, ExitCode):
+            reason = "command not found" if program is ExitCode.NOT_FOUND else "not executable"
+            say(f"{self.command[0]}: {reason}")
+            return program
+        self._program = program
+        # Warnings of the library are reported here in one line, and by the exit code.
+        logging.getLogger("pyredisson").setLevel(logging.ERROR)
+        try:
+            with Signals() as self._signals:
+                config = Config(
+                    client_name=ascii(os.path.basename(program)).strip("'\""),  # So that others see whom they wait for.
+                    lock_watchdog_timeout=explicit(self.watchdog),
+                    wait_while_unreachable=bool(self.wait),  # A server that is restarted meanwhile is waited for, too.
+                    on_lock_lost=lambda *_: self._signals.wake(),
+                )
+                with connect(self.url, config) as client:
+                    return self._while_connected(client)
+        except Interrupted as interrupted:
+            return ExitCode.SIGNALLED + interrupted.signum
+        except RedissonError as error:  # embedded:// found no server program.
+            say(str(error))
+            return ExitCode.UNAVAILABLE
+
+    def _while_connected(self, client: Redisson) -> int:
+        try:
+            guard = guard_of(client, self.name, self.mode)
+            if self.mode.kind == "permits":
+                fit_permits(client, self.name, self.mode.permits)
+            return self._while_locked_in_time(guard)
+        except LockTimeoutError:
+            say(self.mode.refusal(self.name, held_by(self.url, self.name)))
+            return ExitCode.NOT_LOCKED
+        except (RedisError, RedissonError) as error:
+            if isinstance(error, LockError) and isinstance(error.__cause__, ResponseError):
+                raise BadUsage(without_calls(str(error))) from None  # The name is that of something else.
+            code, text = failure(error, client.url)
+            say(text)
+            return code
+
+    def _while_locked_in_time(self, guard: RunGuard) -> int:
         """Acquire the lock, run the command, release the lock.
 
         Raises:
             LockTimeoutError: The lock was not acquired in time.
         """
-        wait = self.times.wait
+        wait = self.wait
         if self.verbose and wait != 0:
             try:
                 return self._while_locked(guard, 0)
             except LockTimeoutError:
-                state = self.state()
+                state = held_by(self.url, self.name)
                 say(f"waiting for {guard.subject}{f', {state}' if state else ''}")
                 wait = None if wait is None else max(0.0, self.begun + wait - time.monotonic())
         return self._while_locked(guard, wait)
 
     def _while_locked(self, guard: RunGuard, wait: float | None) -> int:
         status: int | None = None
-        lease_time = None if self.times.lease is None else explicit(self.times.lease)
+        lease_time = None if self.lease is None else explicit(self.lease)
         try:
             with guard.hold(wait, lease_time) as lease:
-                self.signals.stop_interrupting()
+                self._signals.stop_interrupting()
                 status = self._run(guard, lease)
         except Interrupted:
             guard.release_if_held()
@@ -203,7 +177,7 @@ class _Run:
 
     def _run(self, guard: RunGuard, lease: Lease[Any]) -> int:
         self.lease_ends = time.monotonic() + lease.remaining()
-        if _is_lost(lease):
+        if lease.remaining() <= 0:
             self._say_ended(guard, "before the command was started", _loss_of(lease))
             return ExitCode.LOST
         if self.verbose:
@@ -215,28 +189,28 @@ class _Run:
         if lease.token is not None:
             environment["PYREDISSON_TOKEN"] = str(lease.token)
         try:
-            command = Command(self.program, self.command, environment)
+            command = Command(self._program, self.command, environment)
         except OSError as error:
             say(f"{self.command[0]}: {error.strerror}")
             return ExitCode.NOT_FOUND if error.errno == errno.ENOENT else ExitCode.NOT_EXECUTABLE
         with command:
             while (status := command.poll()) is None:
-                if _is_lost(lease):
+                if lease.remaining() <= 0:
                     self._say_ended(guard, "while the command ran; it is being ended", _loss_of(lease))
                     self._end(command)
                     return ExitCode.LOST
-                for signum in self.signals.wait(min(lease.remaining(), CHECK_INTERVAL)):
+                for signum in self._signals.wait(min(lease.remaining(), CHECK_INTERVAL)):
                     command.forward(signum)
         return status
 
     def _end(self, command: Command) -> None:
         """End a command that is no longer protected: by SIGTERM, and by SIGKILL after the grace period."""
-        kill_at = time.monotonic() + self.times.grace
+        kill_at = time.monotonic() + self.grace
         command.terminate()
         while not command.is_gone() and (left := kill_at - time.monotonic()) > 0:
             command_has_ended = command.poll() is not None
             interval = GROUP_CHECK_INTERVAL if command_has_ended else CHECK_INTERVAL
-            for signum in self.signals.wait(min(left, interval)):
+            for signum in self._signals.wait(min(left, interval)):
                 command.forward(signum)
         if not command.is_gone():
             command.kill()
@@ -248,15 +222,11 @@ class _Run:
 
     def _say_ended(self, guard: RunGuard, when: str, error: LockLostError | None) -> None:
         """Say that the lock is no longer held, and why. The end of a lease that was asked for is no loss."""
-        lease = self.times.lease
+        lease = self.lease
         if lease is not None and time.monotonic() >= self.lease_ends - 0.01:
             say(f"the lease of {duration_text(lease)} of {guard.subject} ended {when}")
         else:
             say(f"{guard.subject} was lost {when}{'' if error is None else f' ({error})'}")
-
-
-def _is_lost(lease: Lease[Any]) -> bool:
-    return lease.remaining() <= 0 or lease.lost
 
 
 def _without_secrets(url: str) -> str:
@@ -720,11 +690,5 @@ def run(
         wait = wait or 0  # Who comes later skips it.
 
     kind = next((each for each, is_chosen in chosen.items() if is_chosen), "lock")
-    return run_command(
-        name,
-        command,
-        url=url,
-        mode=Mode(kind, permits or 1, at_least or 0, lease or 0),  # type: ignore[arg-type]
-        times=Times(wait, lease, grace, watchdog),
-        verbose=verbose,
-    )
+    mode = Mode(kind, permits or 1, at_least or 0, lease or 0)  # type: ignore[arg-type]
+    return Run(name, command, url, mode, wait, lease, grace, watchdog, verbose).run()

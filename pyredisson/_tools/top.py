@@ -22,20 +22,12 @@ from typing import Any, TypeAlias, final
 import click
 import redis.exceptions as rx
 from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from pyredisson._owners.forks import is_posix
-from pyredisson._tools.common import (
-    duration_text,
-    failure,
-    is_without_reader,
-    plain,
-    say,
-    server_options,
-    signals,
-    without_reader,
-)
+from pyredisson._tools.common import duration_text, failure, is_without_reader, plain, say, server_options, signals
 from pyredisson._tools.completion import complete_names
 from pyredisson._tools.sampling import RELEASES, Message, MessageReader, Pace, in_daemon_thread, name_of
 from pyredisson._tools.tables import inspecting
@@ -46,19 +38,37 @@ INTERVAL = 1.0  # seconds
 ROWS = 20  # in a record
 
 
-def run_top(pattern: str | None, *, url: str, prefix: str, as_json: bool, rounds: int | None) -> int:
-    """Show what all locks do, and return the exit code.
+@click.command()
+@click.argument("pattern", required=False, shell_complete=complete_names)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a round.")
+@click.option(
+    "--rounds", type=click.IntRange(min=1), metavar="N", help="End after N rounds.  [default: at q or Ctrl-C]"
+)
+@server_options
+def top(pattern: str | None, *, url: str, prefix: str, as_json: bool, rounds: int | None) -> int:
+    """Show the locks with the most waiters, releases and the longest holds, once a second. Only reads.
 
-    Raises:
-        BadUsage: The URL is not valid.
+    \b
+        pyredisson top
+        pyredisson top 'order:*' --json --rounds 60
+
+    PATTERN is one of SCAN, such as 'order:*'. In a pipe a record is printed each round, and no table is drawn. Releases
+    are counted by their messages: those of spin locks and token locks send none. Waits are those that go on and that
+    clients report, which they do after a few seconds. Locks are searched for less often than once a second, so that the
+    search takes at most a twentieth of the time.
+
+    \b
+    Exit code:
+       0  it was ended by q, after N rounds, or by the reader of its output
+       2  wrong usage
+      69  the server is not available
+      77  the server refuses: a missing permission, which is named, or a wrong password
+      78  what answers there is one node of a cluster, or no Redis at all
     """
-    try:
-        with inspecting(url, prefix) as inspector, closing(Sampler(inspector, pattern, rows=ROWS)) as sampler:
-            if as_json or not _is_terminal():
-                return _print_rounds(sampler, as_json=as_json, rounds=rounds)
-            return _draw_rounds(sampler, rounds=rounds)
-    except BrokenPipeError:
-        return without_reader()
+    with inspecting(url, prefix) as inspector, closing(Sampler(inspector, pattern, rows=ROWS)) as sampler:
+        if as_json or not _is_terminal():
+            return _print_rounds(sampler, as_json=as_json, rounds=rounds)
+        return _draw_rounds(sampler, rounds=rounds)
 
 
 def _is_terminal() -> bool:
@@ -101,10 +111,6 @@ def _print_rounds(sampler: Sampler, *, as_json: bool, rounds: int | None) -> int
 
 
 def _draw_rounds(sampler: Sampler, *, rounds: int | None) -> int:
-    from rich.console import Console
-    from rich.live import Live
-    from rich.text import Text
-
     console = Console()
     with _keys() as wait, Live(Text("looking ..."), console=console, screen=True, auto_refresh=False) as live:
         for seen in _rounds(sampler, rounds, wait):
@@ -521,38 +527,3 @@ def text_of(seen: Record) -> Iterator[str]:
             [f"  {cells['LOCK']}", *(form.format(cells[name]) for name, form in known.items() if cells[name])]
         )
     yield ""
-
-
-# ---- top -------------------------------------------------------------------------------------------------------------
-# ``pyredisson top``: its arguments.
-
-
-@click.command()
-@click.argument("pattern", required=False, shell_complete=complete_names)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a round.")
-@click.option(
-    "--rounds", type=click.IntRange(min=1), metavar="N", help="End after N rounds.  [default: at q or Ctrl-C]"
-)
-@server_options
-def top(**options: Any) -> int:
-    """Show the locks with the most waiters, releases and the longest holds, once a second. Only reads.
-
-    \b
-        pyredisson top
-        pyredisson top 'order:*' --json --rounds 60
-
-    PATTERN is one of SCAN, such as 'order:*'. In a pipe a record is printed each round, and no table is drawn. Releases
-    are counted by their messages: those of spin locks and token locks send none. Waits are those that go on and that
-    clients report, which they do after a few seconds. Locks are searched for less often than once a second, so that the
-    search takes at most a twentieth of the time.
-
-    \b
-    Exit code:
-       0  it was ended by q, after N rounds, or by the reader of its output
-       2  wrong usage
-      69  the server is not available
-      77  the server refuses: a missing permission, which is named, or a wrong password
-      78  what answers there is one node of a cluster, or no Redis at all
-    """
-
-    return run_top(**options)

@@ -23,16 +23,7 @@ import redis.exceptions as rx
 
 from pyredisson._core.names import check_name, forced_channel, watched_channel
 from pyredisson._core.server import ServerState
-from pyredisson._tools.common import (
-    BadUsage,
-    duration_text,
-    failure,
-    is_without_reader,
-    plain,
-    say,
-    server_options,
-    without_reader,
-)
+from pyredisson._tools.common import BadUsage, duration_text, failure, is_without_reader, plain, say, server_options
 from pyredisson._tools.completion import complete_names
 from pyredisson._tools.sampling import (
     Change,
@@ -75,26 +66,39 @@ SAID = {
 NOTIFIED = set("Kgxh$z")
 
 
-def run_watch(names: Sequence[str], *, url: str, prefix: str, as_json: bool) -> int:
-    """Watch locks until it is interrupted, and return the exit code.
+@click.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_names)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each event.")
+@server_options
+def watch(names: Sequence[str], *, url: str, prefix: str, as_json: bool) -> int:
+    """Show when locks are acquired, released, expire, or are freed by force: a line each, until Ctrl-C. Only reads.
 
-    Raises:
-        BadUsage: The URL or a name is not valid.
+    \b
+        pyredisson watch order:17 order:18
+        pyredisson watch nightly-report --json | jq .event
+
+    Releases and expiries are seen as they happen. Acquires too, if the server sends keyspace notifications; otherwise a
+    hold of less than a second may be seen only by its release.
+
+    \b
+    Exit code:
+       0  the reader of the output has gone
+       2  wrong usage
+      69  the server is not available
+      77  the server refuses: a missing permission, which is named, or a wrong password
+      78  what answers there is one node of a cluster, or no Redis at all
     """
     try:
         for name in names:
             check_name(prefix + name)
     except ValueError as error:
         raise BadUsage(str(error)) from None
-    try:
-        with inspecting(url, prefix) as inspector, closing(Watch(names, inspector)) as watch:
-            if not as_json:
-                say(watch.describe())
-            for at, lock, change in watch.events():
-                record = record_of(at, lock, change)
-                print(json.dumps(record) if as_json else line_of(record, named=len(names) > 1), flush=True)
-    except BrokenPipeError:
-        return without_reader()
+    with inspecting(url, prefix) as inspector, closing(Watch(names, inspector)) as watching:
+        if not as_json:
+            say(watching.describe())
+        for at, lock, change in watching.events():
+            record = record_of(at, lock, change)
+            print(json.dumps(record) if as_json else line_of(record, named=len(names) > 1), flush=True)
     return 0
 
 
@@ -297,7 +301,7 @@ class Watch:
     def _cause(self, lock: Watched, former: str, read_at: float) -> str | None:
         """Return why a server no longer has what it, or the former master, had when it was read, if that is known."""
         server = self._servers.of(encode_name(self._inspector.prefix + lock.name))
-        if self._states.may_ask(server.node, time.monotonic()):
+        if self._states.may_inspect(server.node, time.monotonic()):
             self._learn(server)
         if server.node != former:
             return f"the master is {server.node} now (was {former}), which does not have it"
@@ -445,33 +449,3 @@ def line_of(record: dict[str, Any], *, named: bool) -> str:
     elif record["waiting"]:
         details.append(f"{record['waiting']} client{'s' if record['waiting'] > 1 else ''} waiting")
     return plain("  ".join([*parts, ", ".join(details)]).rstrip())
-
-
-# ---- watch -----------------------------------------------------------------------------------------------------------
-# ``pyredisson watch``: its arguments.
-
-
-@click.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_names)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each event.")
-@server_options
-def watch(**options: Any) -> int:
-    """Show when locks are acquired, released, expire, or are freed by force: a line each, until Ctrl-C. Only reads.
-
-    \b
-        pyredisson watch order:17 order:18
-        pyredisson watch nightly-report --json | jq .event
-
-    Releases and expiries are seen as they happen. Acquires too, if the server sends keyspace notifications; otherwise a
-    hold of less than a second may be seen only by its release.
-
-    \b
-    Exit code:
-       0  the reader of the output has gone
-       2  wrong usage
-      69  the server is not available
-      77  the server refuses: a missing permission, which is named, or a wrong password
-      78  what answers there is one node of a cluster, or no Redis at all
-    """
-
-    return run_watch(**options)

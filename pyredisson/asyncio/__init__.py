@@ -7,8 +7,7 @@ and add ``await`` and ``async with``.
 from pyredisson import __version__
 from pyredisson._asyncio.client import Redisson
 from pyredisson._asyncio.election import Campaign, LeaderElection, Observation, Term
-from pyredisson._asyncio.hold import HoldContext as Hold
-from pyredisson._asyncio.hold import PermitHold
+from pyredisson._asyncio.hold import Hold, PermitHold
 from pyredisson._asyncio.locks import (
     FairLock,
     FencedLock,

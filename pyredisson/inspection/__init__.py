@@ -6,16 +6,21 @@ from pyredisson._core.holder_lookup import PresenceEntry
 from pyredisson.inspection.inspector import Inspector, Unlocked, is_meant
 from pyredisson.inspection.libraries import foreign_text
 from pyredisson.inspection.model import (
+    DOUBTFUL,
+    NEVER_EXPIRES,
+    NOT_UTF8,
     ClientView,
+    Edge,
     LockView,
     Problem,
     Snapshot,
     WaiterView,
+    WaitGraph,
     Who,
     as_json,
+    wait_graph,
 )
 from pyredisson.inspection.servers import MAX_DOUBTFUL, describe
-from pyredisson.inspection.views import DOUBTFUL, NEVER_EXPIRES, NOT_UTF8, Edge, WaitGraph, wait_graph
 
 __all__ = [
     "DOUBTFUL",

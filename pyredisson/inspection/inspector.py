@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from itertools import islice
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, final
 
 import redis
@@ -25,10 +24,21 @@ from pyredisson._net.slots import Cluster
 from pyredisson._net.urls import Endpoint, is_tls
 from pyredisson.inspection.libraries import MAX_VALUE, foreign_text, keys_of_lock, read_token, wake_waiters
 from pyredisson.inspection.look import Look, Progress
-from pyredisson.inspection.model import ClientView, LockView, Snapshot, Who, stored_kinds, usual_kind
-from pyredisson.inspection.reading import Stored
+from pyredisson.inspection.model import (
+    DOUBTFUL,
+    ClientView,
+    LockView,
+    People,
+    Snapshot,
+    Stored,
+    WaitGraph,
+    Who,
+    stored_kinds,
+    usual_kind,
+    view_of,
+    wait_graph,
+)
 from pyredisson.inspection.servers import Command, Server, Servers, decode_name, describe, encode_name, read_numsub
-from pyredisson.inspection.views import DOUBTFUL, People, WaitGraph, view_of, wait_graph
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
@@ -73,9 +83,7 @@ class Inspector:
         """Return the inspector; the block closes it."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the inspector."""
         self.close()
 

@@ -1,16 +1,34 @@
-"""What an inspection reports: locks, their holders and waiters, clients. Plain values, and the same as JSON."""
+"""What an inspection reports of locks, their holders and waiters, and clients; how that is put together; and as JSON.
+
+Plain values and pure functions: nothing here asks a server.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
-from functools import cache
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cache, cached_property
+from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
+from itertools import pairwise
 from typing import Any, Literal, TypeAlias, final, get_args
 
-from pyredisson._core.holder_lookup import PresenceEntry
+from pyredisson._core.holder_lookup import (
+    Connection,
+    PresenceEntry,
+    StoredOwner,
+    StoredPresence,
+    read_count,
+    read_owner,
+    read_runner,
+    token_id,
+)
 from pyredisson._core.kind import Form, StoredKind
+from pyredisson._core.names import LockNames, NumberedNames, SemaphoreNames
 from pyredisson._shared.kinds import MODULES
+from pyredisson.inspection.libraries import TokenView, foreign_text, keys_of_lock, read_token
+from pyredisson.inspection.servers import TOOL_NAME, decode_name, encode_name
 
 Problem: TypeAlias = Literal["never_expires", "holder_gone", "dead_queue"]
 """Why a lock may stay held, or its queue stay, although no one uses it."""
@@ -290,6 +308,80 @@ def _names_in_json(kind: type) -> list[tuple[str, str, int | None]] | None:
     return [(each, name, factor) for each, (name, factor) in found]
 
 
+# ---- stored ----------------------------------------------------------------------------------------------------------
+# What is stored of a lock in Redis, before it is known who is who.
+
+
+MAX_OWNERS = 1000  # of one read-write lock that are read
+
+
+@final
+@dataclass
+class Stored:
+    """What is stored of one lock.
+
+    Attributes:
+        key: Its key.
+        kind: As what it is stored.
+        left_ms: Its time to live: -1 if it has none, -2 if there is no such key.
+        fields: Those of its hash, and their values.
+        queue: Who waits for a fair lock, in order, and until when each is considered alive, in ms since 1970.
+        queued: How many do.
+        listed: How many clients are on the list of those that wait for it.
+        subscribers: How many clients are on that list, or subscribed to its channel or to those of its waiters.
+        reads: Until when the holds of a reader last, in ms from now.
+        token: The fencing token.
+        value: The string of a token lock, the permits or the count.
+        taken: How many permits are taken.
+        ended: How many of those that were taken have expired, and are not available yet.
+        recorded: How many permits there are in all, if that is recorded.
+        now_ms: The server's clock, in ms since 1970.
+        waiters_known: Whether the server let us see who waits.
+    """
+
+    key: bytes
+    kind: StoredKind
+    left_ms: int = -2
+    fields: dict[bytes, bytes] = field(default_factory=dict)
+    queue: dict[bytes, int] = field(default_factory=dict)
+    queued: int = 0
+    listed: int = 0
+    subscribers: int = 0
+    reads: dict[bytes, int] = field(default_factory=dict)
+    token: int | None = None
+    value: bytes | None = None
+    taken: int | None = None
+    ended: int = 0
+    recorded: int | None = None
+    now_ms: float = 0.0
+    waiters_known: bool = True
+
+    @property
+    def exists(self) -> bool:
+        """Whether the key is there, and holds what a lock of this kind does."""
+        return self.left_ms != -2 and (self.value is not None or bool(self.owners))
+
+    @cached_property
+    def owners(self) -> list[tuple[bytes, bytes]]:
+        """The fields of its hash that name owners, and their values."""
+        return [(field, value) for field, value in self.fields.items() if read_owner(field) is not None]
+
+    @property
+    def ran(self) -> bool:
+        """Whether who held it has run, and its name stays taken."""
+        return any(owner.ran for field, _ in self.owners if (owner := read_owner(field)))
+
+    @property
+    def mode(self) -> bytes | None:
+        """The mode of a read-write lock."""
+        return self.fields.get(b"mode")
+
+    @cached_property
+    def names(self) -> LockNames | NumberedNames:
+        """Its names. One that is no UTF-8 survives in them."""
+        return self.kind.names(self.key.decode("utf-8", "surrogateescape"))
+
+
 # ---- kinds -----------------------------------------------------------------------------------------------------------
 # What all kinds say of themselves: how they are stored, and what lists call them.
 
@@ -327,3 +419,464 @@ def labels() -> Mapping[str, str]:
     return {
         word: label for each in stored_kinds().values() for word, label in {each.kind: each.label, **each.sides}.items()
     }
+
+
+# ---- views -----------------------------------------------------------------------------------------------------------
+# Making a view of what is stored and of who is who. Pure.
+
+
+#: Notes that mean something to others.
+NEVER_EXPIRES = "never expires"
+WAITERS_UNKNOWN = "who waits is not known"
+NOT_UTF8 = "its name is not UTF-8"
+DOUBTFUL = "a string: a lock only if a program uses it as one"
+
+
+def view_of(stored: Stored, people: People, node: str, prefix: str, now: float) -> LockView:
+    """Return the view of one lock.
+
+    Args:
+        stored: What is stored.
+        people: Who is who.
+        node: Where it is stored.
+        prefix: What stands before all names.
+        now: The time, in Unix seconds.
+    """
+    key = decode_name(stored.key)
+    holders = tuple(_holders(stored, people, key, now))
+    waiters = tuple(_waiters(stored, people, key, holders, now))
+    numbered, number = stored.kind.number is not None, read_count(stored.value)
+    held = bool(holders)
+    never = held and not numbered and stored.left_ms == -1
+    return LockView(
+        name=key.removeprefix(prefix),
+        kind=_kind(stored, people, key),
+        node=node,
+        holders=holders,
+        mode=stored.mode.decode("ascii", "replace") if held and stored.mode in (b"read", b"write") else None,
+        free_in=stored.left_ms / 1000 if held and not numbered and stored.left_ms >= 0 else None,
+        never_expires=never,
+        waiting_clients=stored.subscribers,
+        waiters=waiters,
+        token=stored.token,
+        permits=number if stored.kind.number == "permits" else None,
+        count=number if stored.kind.number == "count" else None,
+        notes=(*_notes(stored, people, holders, waiters, never), *_doubts(stored, people, holders, key, now)),
+        keys=_keys(stored),
+        taken=stored.taken,
+        total=_total(stored, number),
+        waiters_known=stored.waiters_known,
+    )
+
+
+def _total(stored: Stored, available: int | None) -> int | None:
+    """Return how many permits there are in all, if that is known: never fewer than are available."""
+    if available is None or stored.kind.number != "permits":
+        return None
+    if stored.taken is not None:
+        return available + stored.taken + stored.ended
+    return None if stored.recorded is None else max(available, stored.recorded)
+
+
+def _kind(stored: Stored, people: People, key: str) -> str:
+    reported = people.kind_of(key)
+    if reported is not None and reported in numbered_kinds() and stored.kind.number and stored.taken is None:
+        return reported
+    shown = [each for each in _alike(stored) if each.shown_by and getattr(stored, each.shown_by)]
+    return refine((shown or [stored.kind])[0].kind, reported)
+
+
+def _alike(stored: Stored) -> list[StoredKind]:
+    return [each for each in stored_kinds().values() if each.form == stored.kind.form]
+
+
+def _holders(stored: Stored, people: People, key: str, now: float) -> Iterable[Who]:
+    left = stored.left_ms / 1000 if stored.left_ms >= 0 else None
+    if stored.kind.form == "token":
+        seen = None if stored.value is None else read_token(stored.key, stored.value, now)
+        if stored.value is not None and seen is not None:  # Otherwise another value was written since it was found.
+            yield replace(people.token_holder(key, stored.value, seen), remaining=left)
+    elif stored.kind.number is not None:
+        for presence, entry in people.holds_of(key):
+            yield people.person(presence.client_id, entry.thread_id, entry)
+    else:
+        for field, count in stored.owners[:MAX_OWNERS]:
+            if (owner := read_owner(field)) is not None:
+                until = stored.reads[field] / 1000 if field in stored.reads else left
+                holds = max(1, read_count(count) or 1)
+                stored_of_it = {"owner": field.decode(), "holds": holds, "remaining": until}
+                if owner.ran:
+                    yield people.runner(owner, count, **stored_of_it)
+                else:
+                    yield people.holder(key, owner, **stored_of_it)
+
+
+def _waiters(stored: Stored, people: People, key: str, holders: tuple[Who, ...], now: float) -> Iterable[WaiterView]:
+    queued = set()
+    for place, (member, until) in enumerate(stored.queue.items(), 1):
+        owner = read_owner(member)
+        if owner is None:
+            continue
+        queued.add((owner.client_id, owner.thread_id))
+        who = people.waiter(key, owner)
+        yield WaiterView(who, _queued_for(stored, people.kind_of(key)), who.since, place, until <= stored.now_ms)
+    holding = {(who.client_id, who.thread_id) for who in holders} if stored.kind.form == "owners" else set()
+    for presence, entry in people.waits_of(key):
+        owner_id = (presence.client_id, entry.thread_id)
+        # What a client reports is as old as a period: an owner that holds the lock by now waits no longer.
+        kind = stored_kinds().get(entry.kind)
+        has_acquired = owner_id in holding and (kind is None or kind.reentrant)
+        if owner_id not in queued and not has_acquired:
+            yield WaiterView(people.person(presence.client_id, entry.thread_id, entry), entry.kind, entry.since)
+
+
+def _queued_for(stored: Stored, reported: str | None) -> str:
+    """Return as what those in its queue want something."""
+    kind = stored_kinds().get(reported or "")
+    in_queue = next(each for each in _alike(stored) if each.shown_by == "queued")
+    return kind.kind if kind is not None and kind.label == in_queue.label else in_queue.kind
+
+
+def _keys(stored: Stored) -> tuple[str, ...]:
+    names = stored.names
+    found = [names.raw]
+    if stored.kind.form == "token":
+        return tuple(map(decode_name, keys_of_lock(stored.key)))
+    if isinstance(names, SemaphoreNames) and stored.kind.form == "permits" and stored.taken is not None:
+        found.append(names.taken)
+    if isinstance(names, SemaphoreNames) and stored.recorded is not None:
+        found.append(names.total)
+    if stored.kind.form == "owners" and isinstance(names, LockNames):
+        found += [names.queue, names.timeouts] if stored.queued else []
+        found += [names.token] if stored.token is not None else []
+    return tuple(decode_name(encode_name(each)) for each in found)
+
+
+def _notes(
+    stored: Stored, people: People, holders: tuple[Who, ...], waiters: tuple[WaiterView, ...], never: bool
+) -> Iterable[str]:
+    if never:
+        yield NEVER_EXPIRES
+    if not stored.waiters_known:
+        yield WAITERS_UNKNOWN
+    yield from (f"by hand: {each.reason}" for each in holders[:1] if each.reason)
+    absent = sum(each.connected is False for each in holders), "not connected"
+    silent = sum(each.probably_gone for each in holders), "probably gone"
+    for gone, what in (absent, silent):
+        if gone:
+            yield f"holder {what}" if len(holders) == 1 else f"{gone} of {len(holders)} holders {what}"
+    dead = sum(each.dead for each in waiters)
+    if dead:
+        yield f"{dead} dead in the queue"
+    if stored.queued > len(stored.queue):
+        yield f"{stored.queued} in the queue, {len(stored.queue)} read"
+    if stored.queued and not holders:
+        yield "free, with a queue"
+    for owner, count in stored.owners[:10]:
+        if (read_count(count) or 0) <= 0 and not stored.ran:
+            yield f"broken: hold count {decode_name(count[:20])} of {decode_name(owner)}"
+    if len(stored.owners) > MAX_OWNERS:
+        yield f"only {MAX_OWNERS} owners were read"
+    if decode_name(stored.key).encode() != stored.key:
+        yield NOT_UTF8
+
+
+def _names(seen: TokenView | None) -> str:
+    names = [] if seen is None else [each.name for each in seen.libraries]
+    return " or ".join([*([", ".join(names[:-1])] if names[:-1] else []), *names[-1:]]) or "another library"
+
+
+def _doubts(stored: Stored, people: People, holders: tuple[Who, ...], key: str, now: float) -> Iterable[str]:
+    """Say if only a program that uses a key knows whether it is a lock."""
+    if stored.kind.form == "token" and holders and holders[0].client_id is None and stored.value is not None:
+        seen = read_token(stored.key, stored.value, now)
+        if seen is not None and not seen.is_likely(expires=stored.left_ms >= 0):
+            yield DOUBTFUL
+        elif holders[0].runtime == "pyredisson":
+            yield "only its value looks like a token: it may be no lock"
+        elif holders[0].runtime == "unknown":
+            yield f"{'a' if seen is not None and seen.is_known else 'a string that may be a'} lock of {_names(seen)}"
+        if (copies := len(keys_of_lock(stored.key))) > 1:
+            yield f"{copies} keys, one lock"
+    elif stored.kind.form == "number" and stored.taken:
+        yield foreign_text("zset", stored.key)
+    elif stored.recorded is not None:
+        return
+    elif stored.kind.form == "number" and stored.exists and not stored.subscribers and people.kind_of(key) is None:
+        yield "a number that no client uses now: a semaphore, a latch or any counter"
+
+
+# ---- people ----------------------------------------------------------------------------------------------------------
+# Who is who: owners in Redis matched with connections and presence entries.
+
+
+#: Libraries that name themselves, and whose connections hold no lock whose owner is a UUID of a client.
+_OTHERS = ("jedis", "lettuce", "ioredis", "node-redis", "go-redis", "rueidis", "se.redis", "phpredis", "predis")
+
+#: Flags of connections that are no client's: a replica, a master, one that watches.
+_NOT_CLIENTS = frozenset("SMO")
+
+
+def could_be_anyone(connection: Connection) -> bool:
+    """Whether a connection may be that of a client whose id it does not show: Redisson's, or one from a pool."""
+    return (
+        connection.client_id is None
+        and connection.name != TOOL_NAME
+        and not _NOT_CLIENTS.intersection(connection.kind)
+        and not connection.library.lower().startswith(_OTHERS)
+    )
+
+
+Reported: TypeAlias = "list[tuple[StoredPresence, PresenceEntry]]"
+"""What clients report of one lock."""
+
+_UNKNOWN = StoredPresence("")
+_NO_ENTRY = PresenceEntry("", "")
+
+
+@final
+class People:
+    """The clients that one look found.
+
+    Args:
+        connections: All connections to all servers.
+        complete: Whether every server listed its connections.
+    """
+
+    def __init__(self, connections: Iterable[Connection] = (), complete: bool = False) -> None:
+        self.connections: dict[str, list[Connection]] = defaultdict(list)
+        self.strangers: list[Connection] = []
+        for each in connections:
+            if each.client_id is not None:
+                self.connections[each.client_id].append(each)
+            elif could_be_anyone(each):
+                self.strangers.append(each)
+        self._complete = complete
+        self._presence: dict[str, StoredPresence | None] = {}
+        self._holds: dict[str, Reported] = defaultdict(list)
+        self._waits: dict[str, Reported] = defaultdict(list)
+
+    def add(self, client_id: str, presence: StoredPresence | None) -> None:
+        """Add the presence entry of a client; ``None``: it has none."""
+        if client_id in self._presence:
+            return
+        self._presence[client_id] = presence
+        if presence is not None:
+            for entry in presence.holds:
+                self._holds[entry.name].append((presence, entry))
+            for entry in presence.waits:
+                self._waits[entry.name].append((presence, entry))
+
+    def unknown_among(self, client_ids: Iterable[str]) -> list[str]:
+        """Return those clients whose presence was not looked for yet."""
+        return [each for each in dict.fromkeys(client_ids) if each not in self._presence]
+
+    def connected(self, client_id: str) -> bool | None:
+        """Whether a client is connected; ``None`` if that cannot be known."""
+        if client_id in self.connections:
+            return True
+        # It may be one of the strangers: a pool of the user's keeps the names of its connections.
+        return None if self.strangers or not self._complete else False
+
+    def probably_gone(self, client_id: str) -> bool:
+        """Whether a client has not reported for too long, where its connections do not show it."""
+        presence = self._presence.get(client_id)
+        return presence is not None and presence.overdue and self.connected(client_id) is None
+
+    def names_in_use(self) -> list[str]:
+        """Return the names of all that clients report to hold or to wait for."""
+        return list(dict.fromkeys((*self._holds, *self._waits)))
+
+    def kind_of(self, name: str) -> str | None:
+        """Return as what clients report to use a name."""
+        return next((entry.kind for _, entry in (*self._holds.get(name, ()), *self._waits.get(name, ()))), None)
+
+    def holds_of(self, name: str) -> Reported:
+        """Return who reports to hold something."""
+        return self._holds.get(name, [])
+
+    def waits_of(self, name: str) -> Reported:
+        """Return who reports to wait for something: what a client reported that is gone has ended."""
+        return [each for each in self._waits.get(name, ()) if not self.probably_gone(each[0].client_id)]
+
+    def holder(self, name: str, of: StoredOwner, **stored: Any) -> Who:
+        """Return who a field of a lock's hash names; ``stored``: what else is stored of it, by attribute."""
+        return self.person(of.client_id, of.thread_id, _entry_of(of, self.holds_of(name)), **stored)
+
+    def runner(self, of: StoredOwner, value: bytes, **stored: Any) -> Who:
+        """Return who has run what runs once: its client may have ended, as it should."""
+        where = read_runner(value)
+        return Who(of.client_id, of.thread_id, *where, runtime="pyredisson", watchdog=False, ran=True, **stored)
+
+    def waiter(self, name: str, owner: StoredOwner) -> Who:
+        """Return who a member of a queue is."""
+        return self.person(owner.client_id, owner.thread_id, _entry_of(owner, self._waits.get(name, [])))
+
+    def token_holder(self, name: str, token: bytes, seen: TokenView) -> Who:
+        """Return whose token is stored; ``seen``: what it says by itself."""
+        called = token_id(token)
+        for presence, entry in self.holds_of(name):
+            if entry.token_id == called:
+                return replace(self.person(presence.client_id, entry.thread_id, entry), owner=called)
+        return Who(host=seen.host, runtime=seen.runtime, since=seen.made, owner=called)
+
+    def person(self, client_id: str, thread_id: int | None, entry: PresenceEntry | None, **stored: Any) -> Who:
+        """Return what is known of an owner; ``stored``: what the server says, which goes before what it reports."""
+        known, entry = self._known(client_id), entry or _NO_ENTRY
+        by_hand = entry.reason is not None  # What is held by hand needs no client.
+        return Who(
+            client_id=client_id,
+            thread_id=thread_id,
+            app=known.app,
+            host=known.host,
+            pid=known.pid,
+            thread=entry.thread,
+            runtime="pyredisson" if client_id in self.connections or self._presence.get(client_id) else self._stranger,
+            connected=None if by_hand else self.connected(client_id),
+            probably_gone=not by_hand and self.probably_gone(client_id),
+            since=entry.since,
+            watchdog=entry.watchdog,
+            stack=entry.stack,
+            reason=entry.reason,
+            **(stored or {"holds": entry.holds, "owner": f"{client_id}:{thread_id}"}),
+        )
+
+    def views(self) -> list[ClientView]:
+        """Return the clients: ours, and those who may be Redisson's by address."""
+        reporting = [each for each, said in self._presence.items() if said is not None and not said.overdue]
+        views = [self._view(each) for each in dict.fromkeys((*self.connections, *reporting))]
+        return sorted(views, key=lambda view: (view.app or "", view.host or "", view.pid or 0, view.client_id or ""))
+
+    def _view(self, client_id: str) -> ClientView:
+        known, presence = self._known(client_id), self._presence.get(client_id) or _UNKNOWN
+        connections = self.connections.get(client_id, [])
+        return ClientView(
+            client_id=client_id,
+            app=known.app,
+            host=known.host,
+            pid=known.pid,
+            connections=len(connections),
+            addresses=tuple(dict.fromkeys(each.address for each in connections)),
+            version=presence.version or next((each.version or None for each in connections), None),
+            presence=presence is not _UNKNOWN,
+            holds=presence.holds,
+            waits=presence.waits,
+            age_seconds=max((each.age_seconds for each in connections), default=None),
+            more=presence.more,
+        )
+
+    def _known(self, client_id: str) -> StoredPresence | Connection:
+        """Return what says whose client this is: its presence entry, or the name of a connection."""
+        presence = self._presence.get(client_id)
+        return presence if presence and presence.host else self.connections.get(client_id, [_UNKNOWN])[0]
+
+    @property
+    def _stranger(self) -> str:
+        """The library of a client that has neither a name nor a presence entry."""
+        known = self._complete and bool(self.strangers)
+        return "redisson" if known and all("redisson" in each.library.lower() for each in self.strangers) else "unknown"
+
+
+def _entry_of(owner: StoredOwner, reported: Reported) -> PresenceEntry | None:
+    mine = [
+        entry for said, entry in reported if (said.client_id, entry.thread_id) == (owner.client_id, owner.thread_id)
+    ]
+    fitting = [each for each in mine if owner.writes == (labels().get(each.kind) == "write")]
+    return next(iter(fitting or mine), None)
+
+
+def refine(kind: str, reported: str | None) -> str:
+    """Return the kind that clients report, if what is stored can be that."""
+    other = stored_kinds().get(reported or "")
+    return kind if other is None or other.form != stored_kinds()[kind].form else other.kind
+
+
+# ---- graph -----------------------------------------------------------------------------------------------------------
+# Who waits for whom, across processes, and in a circle: a deadlock. Pure.
+
+
+MAX_EDGES = 100_000
+MAX_CYCLES = 100
+
+_Node: TypeAlias = tuple[str, int]
+
+
+@final
+@dataclass(frozen=True)
+class Edge:
+    """An owner waits for another, who holds a lock.
+
+    Attributes:
+        waiter: Who waits.
+        lock: The name of the lock.
+        kind: As what the waiter wants it.
+        holder: Who holds it.
+        since: Since when the waiter waits, in Unix seconds.
+    """
+
+    waiter: Who
+    lock: str
+    kind: str
+    holder: Who
+    since: float | None = None
+
+
+@final
+@dataclass(frozen=True)
+class WaitGraph:
+    """All waits, and the deadlocks among them.
+
+    Attributes:
+        edges: Who waits for whom.
+        cycles: Waits in a circle: each edge's holder is the next one's waiter.
+    """
+
+    edges: tuple[Edge, ...] = ()
+    cycles: tuple[tuple[Edge, ...], ...] = ()
+
+
+def wait_graph(locks: Iterable[LockView]) -> WaitGraph:
+    """Return who waits for whom, and one cycle of each group of owners that wait for each other."""
+    edges: list[Edge] = []
+    for lock in locks:
+        for waiter in lock.waiters:
+            for holder in _blocking(lock, waiter):
+                if len(edges) < MAX_EDGES:
+                    edges.append(Edge(waiter.who, lock.name, waiter.kind, holder, waiter.since))
+    return WaitGraph(tuple(edges), tuple(_cycles(edges)))
+
+
+def _blocking(lock: LockView, waiter: WaiterView) -> list[Who]:
+    """Return the holders for whom a waiter has to wait."""
+    kind = stored_kinds().get(lock.kind)
+    if kind is None or kind.force_unlock is None or waiter.dead:  # Permits and counts may come from any client.
+        return []
+    if waiter.kind == kind.shared and lock.mode == kind.sides[waiter.kind]:
+        return []
+    return list(lock.holders)
+
+
+def _node(who: Who) -> _Node | None:
+    return None if who.client_id is None or who.thread_id is None else (who.client_id, who.thread_id)
+
+
+def _cycles(edges: list[Edge]) -> list[tuple[Edge, ...]]:
+    between: dict[tuple[_Node, _Node], Edge] = {}
+    waits: dict[_Node, list[_Node]] = defaultdict(list)
+    for edge in edges:
+        waiter, holder = _node(edge.waiter), _node(edge.holder)
+        if waiter is not None and holder is not None:
+            between[waiter, holder] = edge
+            waits[waiter].append(holder)
+    found: list[tuple[Edge, ...]] = []
+    while len(found) < MAX_CYCLES:
+        try:
+            TopologicalSorter(waits).prepare()
+        except CycleError as error:
+            owners: list[_Node] = error.args[1][::-1]  # The first is the last, too.
+            found.append(tuple(between[pair] for pair in pairwise(owners)))
+            for owner in owners[1:]:
+                del waits[owner]  # Of these one cycle is enough.
+        else:
+            break
+    return found

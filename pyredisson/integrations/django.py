@@ -124,8 +124,7 @@ def _check_server(**_: object) -> list[checks.CheckMessage]:
     """Inspect the server, as ``pyredisson doctor`` does. Only for ``manage.py check --deploy``."""
     if _check_settings():
         return []
-    from pyredisson._tools.doctor.judge import Grade, judge
-    from pyredisson._tools.doctor.probe import probe
+    from pyredisson._tools.examination import Grade, judge, probe
 
     with url_from_env() as from_env:  # With its password, which the URL of a client does not show.
         url: str = getattr(settings, "PYREDISSON", {}).get("URL") or from_env

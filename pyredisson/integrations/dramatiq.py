@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dramatiq import Actor, Broker
     from dramatiq.broker import MessageProxy
 
-    from pyredisson._threads.hold import HoldContext
+    from pyredisson._threads.hold import Hold
     from pyredisson.lease import Lease
 
 __all__ = ["SingletonError", "Singletons"]
@@ -53,7 +53,7 @@ class Singletons(Middleware):
         self._client = client
         self._retry_in = retry_in
         self._keys: dict[str, Key] = {}
-        self._holds: dict[str, HoldContext[Lease[None] | None]] = {}
+        self._holds: dict[str, Hold[Lease[None] | None]] = {}
 
     @property
     def actor_options(self) -> set[str]:

@@ -8,9 +8,9 @@ import threading
 import time
 import weakref
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -108,18 +108,17 @@ class Computed:
         acquired, _, held, _ = histograms
         return Frequent(acquired.add, histograms.time_out, held.add, histograms.fail, acquired.values, histograms.sort)
 
-    def describe(self) -> Iterable[Metric]:
+    def describe(self) -> list[Any]:
         """Return the metrics without values: a registry wants to know their names."""
         return [
             *(self._family(CounterMetricFamily, each) for each in (ACQUISITIONS, TIMEOUTS)),
             *(self._family(HistogramMetricFamily, each) for each in (WAIT, HOLD)),
-            *(self._family(GaugeMetricFamily, each) for each in (HOLDS, WAITERS, LONGEST_HOLD, LONGEST_WAIT)),
+            *(self._family(GaugeMetricFamily, each) for each in (HOLDS, LONGEST_HOLD, WAITERS, LONGEST_WAIT)),
         ]
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterable[Metric]:
         """Return the metrics."""
-        acquisitions, timeouts = (self._family(CounterMetricFamily, each) for each in (ACQUISITIONS, TIMEOUTS))
-        wait, hold = (self._family(HistogramMetricFamily, each) for each in (WAIT, HOLD))
+        acquisitions, timeouts, wait, hold, *present = families = self.describe()
         for label, histograms in self._histograms.copy().items():
             values = [] if label is None else [label]
             acquired, timed_out = histograms.acquired.totals(), histograms.timed_out.totals()
@@ -128,26 +127,20 @@ class Computed:
             ended = acquired.plus(timed_out).plus(histograms.failed.totals())
             wait.add_metric(values, *self._cumulative(ended))
             hold.add_metric(values, *self._cumulative(histograms.held.totals()))
-        yield from (acquisitions, timeouts, wait, hold)
-        for lasting, number, longest in zip(
-            self._lasting(), (HOLDS, WAITERS), (LONGEST_HOLD, LONGEST_WAIT), strict=True
-        ):
-            numbers, maxima = self._family(GaugeMetricFamily, number), self._family(GaugeMetricFamily, longest)
+        for lasting, numbers, maxima in zip(self._lasting(), present[::2], present[1::2], strict=True):
             for label in self._histograms.copy():
                 values = [] if label is None else [label]
                 numbers.add_metric(values, len(lasting.get(label, ())))
                 maxima.add_metric(values, max(lasting.get(label, ()), default=0.0))
-            yield from (numbers, maxima)
+        return families
 
     def _cumulative(self, totals: Totals) -> tuple[list[tuple[str, int]], float]:
         return list(zip(self._buckets, accumulate(totals.counts), strict=True)), totals.sum
 
-    def _family(self, make: Callable[..., Family], metric: tuple[str, str]) -> Family:
+    def _family(self, make: Callable[..., object], metric: tuple[str, str]) -> object:
         name, text = metric
         return make(f"pyredisson_{name}", text, labels=self._names)
 
-
-Family = TypeVar("Family", CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily)
 
 #: For how many seconds each hold, or wait, has lasted, by label.
 Lasting = dict["str | None", "list[float]"]

@@ -32,27 +32,12 @@ __all__ = ["BUCKETS", "PrometheusListener"]
 #: The upper bounds of the histograms, in seconds.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
-#: Events without a metric of their own.
-OTHERS = (
-    "BackgroundFailed",
-    "CallbackFailed",
-    "CampaignFailed",
-    "ClientCollected",
-    "ClosedWhileHolding",
-    "HeldAtClose",
-    "HeldTooLong",
-    "HolderGone",
-    "LeftBehind",
-    "MasterChanged",
-    "NodeBarred",
-    "PermitsDiffer",
-    "PermitsNeverSet",
-    "PresenceRefused",
-    "QuorumIsYoung",
-    "QuorumNodeBack",
-    "QuorumNodeLost",
-    "ServerUnsafe",
-    "WaitingTooLong",
+#: Events that are counted by metrics of their own, or by none; all others are counted by their class.
+OWN = frozenset(
+    {
+        *("Event", "LockEvent", "Acquired", "Released", "TimedOut", "AcquireFailed", "WaitBegan", "WaitEnded", "Lost"),
+        *("OutcomeUnknown", "GivenBack", "Renewed", "RenewalFailed", "WatchdogLate", "ConnectionDown", "ConnectionUp"),
+    }
 )
 
 
@@ -226,8 +211,8 @@ class _Counters:
         self.watchdog_late = counter("watchdog_late", "Watchdogs that ran late.", ())
         self.connection_downs = counter("connection_downs", "Connections of the subscriber that were lost.", ())
         self._others = counter("events", "Events that have no metric of their own, by their class.", ("event",))
-        for name in OTHERS:  # They begin with 0: a time series that begins with 1 has not increased.
-            self._others.labels(name)
+        for name in sorted(set(events.__all__) - OWN):
+            self._others.labels(name)  # They begin with 0: a time series that begins with 1 has not increased.
 
     def count(self, event: events.Event) -> None:
         """Count an event that has no metric of its own."""
@@ -236,25 +221,6 @@ class _Counters:
 
 class _LockMetrics:
     """The metrics of the locks with one label, as functions that are ready to be called."""
-
-    __slots__ = (
-        "acquired",
-        "contended",
-        "failed",
-        "failures",
-        "held",
-        "hold_began",
-        "hold_ended",
-        "label",
-        "lost",
-        "settled",
-        "sort",
-        "timed_out",
-        "unknown",
-        "unsorted",
-        "wait_began",
-        "wait_ended",
-    )
 
     def __init__(self, counters: _Counters, frequent: Frequent, label: str | None) -> None:
         self.label = label

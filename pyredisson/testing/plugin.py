@@ -16,7 +16,7 @@ import pytest
 
 import pyredisson.asyncio
 from pyredisson import Config, Redisson
-from pyredisson.testing._server import RedissonServer
+from pyredisson.testing import RedissonServer
 
 __all__ = [
     "async_redisson",

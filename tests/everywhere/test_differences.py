@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import redis
 
-from tests.clusters import RunningCluster
 from tests.servers import HOST, Build, Server
 from tests.waiting import until
 
@@ -38,7 +37,7 @@ def refusal(call: Callable[..., Any], *args: Any) -> str:
     return f"{type(raised.value).__name__}: {raised.value}"
 
 
-def test_the_clock_of_a_script_stands_still(build: Build, direct: redis.Redis) -> None:
+def test_the_clock_of_a_script_stands_still(build, direct):
     passed_us, ttl_ms, exists = direct.eval(BOTH_TIMES, 1, "lock")
     assert exists == 1  # A key that was there when the script began does not expire while it runs.
     if build.id in OLD:
@@ -48,7 +47,7 @@ def test_the_clock_of_a_script_stands_still(build: Build, direct: redis.Redis) -
         assert (passed_us, ttl_ms) == (0, 5)
 
 
-def test_a_script_is_forgotten_after_500_others(build: Build, direct: redis.Redis) -> None:
+def test_a_script_is_forgotten_after_500_others(build, direct):
     release = "return redis.call('DEL', KEYS[1])"
     direct.eval(release, 1, "lock")
     for number in range(499):
@@ -59,7 +58,7 @@ def test_a_script_is_forgotten_after_500_others(build: Build, direct: redis.Redi
     assert direct.script_exists(digest) == [build.id in OLD]
 
 
-def test_wait_in_a_script(build: Build, direct: redis.Redis) -> None:
+def test_wait_in_a_script(build, direct):
     script = "redis.call('SET', KEYS[1], 'me') return redis.call('WAIT', 1, 1000)"
     if build.id in OLD:
         assert "not allowed from script" in refusal(direct.eval, script, 1, "lock")
@@ -67,7 +66,7 @@ def test_wait_in_a_script(build: Build, direct: redis.Redis) -> None:
         assert direct.eval(script, 1, "lock") == 0
 
 
-def test_the_event_of_a_lease_that_is_set_to_the_past(build: Build, direct: redis.Redis) -> None:
+def test_the_event_of_a_lease_that_is_set_to_the_past(build, direct):
     direct.config_set("notify-keyspace-events", "KEA")
     with direct.pubsub() as heard:
         heard.subscribe("__keyevent@0__:del", "__keyevent@0__:expired")
@@ -79,7 +78,7 @@ def test_the_event_of_a_lease_that_is_set_to_the_past(build: Build, direct: redi
     assert message["channel"] == f"__keyevent@0__:{'expired' if build.id in VALKEY_9 else 'del'}"
 
 
-def test_a_refusal_by_the_acl_in_a_script(direct: redis.Redis) -> None:
+def test_a_refusal_by_the_acl_in_a_script(direct):
     direct.execute_command("ACL", "SETUSER", "user", "on", "nopass", "~mine", "+@all")
     port = direct.connection_pool.connection_kwargs["port"]
     with redis.Redis(HOST, port, username="user", password="any", decode_responses=True) as user:
@@ -88,7 +87,7 @@ def test_a_refusal_by_the_acl_in_a_script(direct: redis.Redis) -> None:
     assert within.startswith("ResponseError: ")  # On all of them: its code is ERR.
 
 
-def test_a_refusal_by_a_replica_in_a_script(build: Build, fresh_server: Callable[..., Server]) -> None:
+def test_a_refusal_by_a_replica_in_a_script(build, fresh_server):
     primary = fresh_server(build)
     replica = fresh_server(build, "--replicaof", HOST, str(primary.port))
     until(lambda: replica.info("replication")["role"] == "slave", what="it is a replica")
@@ -102,7 +101,7 @@ def test_a_refusal_by_a_replica_in_a_script(build: Build, fresh_server: Callable
         assert within.startswith("ReadOnlyError: ")
 
 
-def test_a_missing_replica_and_scripts(build: Build, direct: redis.Redis) -> None:
+def test_a_missing_replica_and_scripts(build, direct):
     direct.set("held", "me")
     direct.config_set("min-replicas-to-write", 1)
     assert "NOREPLICAS" in refusal(direct.set, "lock", "me")
@@ -114,14 +113,14 @@ def test_a_missing_replica_and_scripts(build: Build, direct: redis.Redis) -> Non
         assert "NOREPLICAS" in refusal(direct.eval, "return redis.call('DEL', KEYS[1])", 1, "held")
 
 
-def test_unsubscribing_while_a_slot_moves(build: Build, any_cluster: RunningCluster, unique_name: str) -> None:
+def test_unsubscribing_while_a_slot_moves(build, any_cluster, unique_name):
     if build.id == "redis-6.2":
         pytest.skip("this build has no SSUBSCRIBE")
     home = any_cluster.master_of(unique_name)
     away = next(each for each in any_cluster.masters() if each is not home)
     slot = any_cluster.command(home, "CLUSTER", "KEYSLOT", unique_name)
 
-    def reply(connection: redis.Connection, *words: str) -> Any:
+    def reply(connection, *words):
         connection.send_command(*words)
         try:
             return connection.read_response()[0]

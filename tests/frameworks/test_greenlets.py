@@ -7,14 +7,13 @@ from collections import Counter
 
 import pytest
 
-from tests.frameworks.common import Surroundings, require
-from tests.volumes import Volume
+from tests.frameworks.common import require
 
 each_kind = pytest.mark.parametrize("kind", ["gevent", "eventlet"])
 
 
 @each_kind
-def test_each_greenlet_is_an_owner(surroundings: Surroundings, kind: str) -> None:
+def test_each_greenlet_is_an_owner(surroundings, kind):
     require(kind)
     program = surroundings.program("-W", "ignore", "-m", "tests.frameworks.apps.greenlet_owners", kind)
     assert program.wait(30) == 0, program.output()
@@ -24,7 +23,7 @@ def test_each_greenlet_is_an_owner(surroundings: Surroundings, kind: str) -> Non
 
 @pytest.mark.volume
 @each_kind
-def test_kills_and_timeouts_leave_nothing(surroundings: Surroundings, kind: str, volume: Volume) -> None:
+def test_kills_and_timeouts_leave_nothing(surroundings, kind, volume):
     """Processes of many greenlets on three locks; a greenlet may be ended at any point at which it waits."""
     require(kind)
     seconds = volume(3, full=60)
@@ -44,7 +43,7 @@ def test_kills_and_timeouts_leave_nothing(surroundings: Surroundings, kind: str,
     surroundings.check_nothing_left()
 
 
-def test_the_child_of_a_fork_keeps_none_of_its_parents_greenlets(surroundings: Surroundings) -> None:
+def test_the_child_of_a_fork_keeps_none_of_its_parents_greenlets(surroundings):
     require("gevent")
     program = surroundings.program("-m", "tests.frameworks.apps.gevent_fork")
     status = program.wait(60)

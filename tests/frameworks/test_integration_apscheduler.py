@@ -14,15 +14,14 @@ import pytest
 
 import pyredisson.asyncio
 from pyredisson import Config, Redisson
-from tests.frameworks.common import Surroundings, require
-from tests.servers import Server
+from tests.frameworks.common import require
 from tests.waiting import until
 
 #: How long a call to a silent server takes: far longer than a busy machine stands still.
 SILENCE = 6.0
 
 
-def test_each_tick_runs_once_although_three_schedulers_run(surroundings: Surroundings) -> None:
+def test_each_tick_runs_once_although_three_schedulers_run(surroundings):
     require("apscheduler")
     major = version("apscheduler").partition(".")[0]
     app = f"tests.frameworks.apps.integration_apscheduler{'' if major == '3' else major}"
@@ -45,9 +44,7 @@ def widest_gap(times: list[float]) -> float:
 
 
 @pytest.mark.parametrize("pool", ["ThreadPoolExecutor", "ProcessPoolExecutor"])
-def test_a_silent_server_delays_no_job_that_needs_no_claim(
-    fresh_server: Callable[..., Server], caplog: pytest.LogCaptureFixture, pool: str
-) -> None:
+def test_a_silent_server_delays_no_job_that_needs_no_claim(fresh_server, caplog, pool):
     require("apscheduler")
     import apscheduler.executors.pool as pools
     from apscheduler.events import EVENT_JOB_EXECUTED
@@ -77,9 +74,7 @@ def test_a_silent_server_delays_no_job_that_needs_no_claim(
 
 
 @pytest.mark.parametrize("form", [Redisson, pyredisson.asyncio.Redisson], ids=["threads", "asyncio"])
-def test_a_silent_server_does_not_stop_the_event_loop(
-    fresh_server: Callable[..., Server], caplog: pytest.LogCaptureFixture, form: Any
-) -> None:
+def test_a_silent_server_does_not_stop_the_event_loop(fresh_server, caplog, form):
     require("apscheduler")
     from apscheduler.executors.asyncio import AsyncIOExecutor
     from apscheduler.schedulers.asyncio import AsyncIOScheduler

@@ -6,7 +6,7 @@ import itertools
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -89,7 +89,7 @@ POOLS = {
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_tasks_with_the_same_key_run_one_at_a_time(workers: Workers, pool: str) -> None:
+def test_tasks_with_the_same_key_run_one_at_a_time(workers, pool):
     require(*(["gevent"] if pool == "gevent" else []))
     workers.worker(*POOLS[pool])
     workers.send("for _ in range(8): count.delay('tea'); count.delay(item='milk')")
@@ -99,14 +99,14 @@ def test_tasks_with_the_same_key_run_one_at_a_time(workers: Workers, pool: str) 
     workers.surroundings.check_nothing_left()
 
 
-def test_a_call_that_waits_does_not_occupy_the_worker(workers: Workers) -> None:
+def test_a_call_that_waits_does_not_occupy_the_worker(workers):
     workers.worker("--pool", "threads", "-c", "2")
     workers.send("count.delay('tea', 8.0)\nfor _ in range(5): count.delay('tea')\ncount.delay('milk')")
     workers.until_noted("counted", 7)
     assert workers.noted("counted")[0] == "counted milk"
 
 
-def test_a_busy_call_is_skipped_and_of_waiting_calls_the_newest_runs(workers: Workers) -> None:
+def test_a_busy_call_is_skipped_and_of_waiting_calls_the_newest_runs(workers):
     worker = workers.worker("--pool", "threads", "-c", "4")
     workers.send("for _ in range(3): clean.delay(2.0)")
     until(lambda: worker.output().count("pyredisson: task") >= 2, WITHIN, what="two calls were skipped")
@@ -120,7 +120,7 @@ def test_a_busy_call_is_skipped_and_of_waiting_calls_the_newest_runs(workers: Wo
     assert len(workers.noted("cleaned")) == 1
 
 
-def test_a_call_by_the_task_itself_and_an_eager_one_wait_in_their_caller(workers: Workers) -> None:
+def test_a_call_by_the_task_itself_and_an_eager_one_wait_in_their_caller(workers):
     workers.worker("--pool", "threads", "-c", "1")
     name = f"{workers.surroundings.name}:nested:milk"
     with Redisson.from_url(workers.surroundings.url) as client:
@@ -134,7 +134,7 @@ def test_a_call_by_the_task_itself_and_an_eager_one_wait_in_their_caller(workers
     assert workers.noted("nested tea") == ["nested tea"]
 
 
-def test_a_message_of_a_worker_that_died_runs_after_the_lease(workers: Workers) -> None:
+def test_a_message_of_a_worker_that_died_runs_after_the_lease(workers):
     """It is delivered again while the lock of its own first worker is still held: it is neither skipped nor blocked."""
     workers.worker("--pool", "prefork", "-c", "1")
     workers.send("clean.delay(2.0)")
@@ -145,7 +145,7 @@ def test_a_message_of_a_worker_that_died_runs_after_the_lease(workers: Workers) 
 
 
 @pytest.mark.parametrize("limit", ["time_limit", "soft_time_limit"])
-def test_a_time_limit_frees_the_lock_within_its_lease(workers: Workers, limit: str) -> None:
+def test_a_time_limit_frees_the_lock_within_its_lease(workers, limit):
     """A hard limit ends the process by SIGTERM first: its ``finally`` blocks run. A soft one is an exception."""
     workers.worker("--pool", "prefork", "-c", "1")
     workers.send(f"count.apply_async(('tea', 60.0), {limit}=1)")
@@ -156,7 +156,7 @@ def test_a_time_limit_frees_the_lock_within_its_lease(workers: Workers, limit: s
     workers.surroundings.check_nothing_left()
 
 
-def test_of_two_beats_one_sends_each_tick_and_the_other_takes_over(workers: Workers) -> None:
+def test_of_two_beats_one_sends_each_tick_and_the_other_takes_over(workers):
     workers.worker("--pool", "threads", "-c", "2")
     beats = [workers.beat(), workers.beat()]
     workers.until_noted("tick", 4)
@@ -203,11 +203,7 @@ def forget_the_mark_while_the_broker_is_slow(broker: Server, server: Server, _be
 
 
 @pytest.mark.parametrize("trouble", [silence, end, refuse_writes, forget_the_mark_while_the_broker_is_slow])
-def test_a_beat_goes_on_whatever_becomes_of_its_locks(
-    own_surroundings: Surroundings,
-    fresh_server: Callable[..., Server],
-    trouble: Callable[[Server, Server, Program], None],
-) -> None:
+def test_a_beat_goes_on_whatever_becomes_of_its_locks(own_surroundings, fresh_server, trouble):
     require("celery")
     broker = fresh_server()
     beat = Workers(own_surroundings, broker.url).beat()
@@ -220,7 +216,7 @@ def test_a_beat_goes_on_whatever_becomes_of_its_locks(
     assert beat.stop() == 0, beat.output()
 
 
-def test_a_retry_that_finds_the_lock_held_is_skipped_as_a_success(workers: Workers) -> None:
+def test_a_retry_that_finds_the_lock_held_is_skipped_as_a_success(workers):
     worker = workers.worker("--pool", "threads", "-c", "2")
     workers.send("again.delay()")
     workers.until_noted("again 0")

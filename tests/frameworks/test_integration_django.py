@@ -13,7 +13,6 @@ import pytest
 
 from tests.frameworks.common import ROOT, Site, Surroundings, require
 from tests.frameworks.page_programs import save_program
-from tests.volumes import Volume
 from tests.waiting import until
 
 PARTS = re.findall(
@@ -22,7 +21,7 @@ PARTS = re.findall(
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_part(surroundings: Surroundings, part: str) -> None:
+def test_a_part(surroundings, part):
     require("django")
     program = surroundings.program("-m", "tests.frameworks.apps.integration_django", part)
     assert program.wait(60) == 0, program.output()
@@ -68,7 +67,7 @@ SERVERS = {
 
 @pytest.mark.volume
 @pytest.mark.parametrize("server", SERVERS)
-def test_no_two_requests_get_the_same_number(surroundings: Surroundings, volume: Volume, server: str) -> None:
+def test_no_two_requests_get_the_same_number(surroundings, volume, server):
     site = start(surroundings, *SERVERS[server])
     count = volume(40, full=400)
     for view in ("ship", "pack"):
@@ -80,7 +79,7 @@ def test_no_two_requests_get_the_same_number(surroundings: Surroundings, volume:
     surroundings.check_nothing_left()
 
 
-def test_runserver_goes_on_after_a_reload(surroundings: Surroundings) -> None:
+def test_runserver_goes_on_after_a_reload(surroundings):
     site = start(surroundings, "django.core.management", "execute_from_command_line", "runserver", "{address}")
     assert site.get("/orders/7/ship").json == 999
     program = surroundings.folder / "shop.py"
@@ -97,9 +96,7 @@ def test_runserver_goes_on_after_a_reload(surroundings: Surroundings) -> None:
 
 
 @pytest.mark.parametrize(("level", "sold"), [("REPEATABLE_READ", 2), ("READ_COMMITTED", 1)])
-def test_a_transaction_that_has_read_before_its_lock_is_warned_of_once(
-    surroundings: Surroundings, postgres: str, level: str, sold: int
-) -> None:
+def test_a_transaction_that_has_read_before_its_lock_is_warned_of_once(surroundings, postgres, level, sold):
     require("django", "psycopg")
     name = "tests.frameworks.apps.integration_django_postgres"
     program = surroundings.program("-m", name, level, environment={"POSTGRES_URL": postgres})

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from pyredisson import Redisson
-from tests.frameworks.common import Surroundings, require
-from tests.servers import VALKEY, SharedServers
+from tests.frameworks.common import require
+from tests.servers import VALKEY
 from tests.waiting import until
 
 APP = "tests.frameworks.apps.integration_dramatiq"
 
 
-def test_messages_with_one_key_run_one_at_a_time(surroundings: Surroundings, shared_servers: SharedServers) -> None:
+def test_messages_with_one_key_run_one_at_a_time(surroundings, shared_servers):
     require("dramatiq")
     broker = shared_servers.get(VALKEY, 1)
     environment = {"PYREDISSON_TEST_BROKER": broker.url.rsplit("/", 1)[0] + "/12"}
@@ -39,8 +39,8 @@ def test_messages_with_one_key_run_one_at_a_time(surroundings: Surroundings, sha
 
 
 def test_an_actor_does_not_run_without_its_lock_if_its_message_cannot_be_sent_again(
-    surroundings: Surroundings, unique_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    surroundings, unique_name, monkeypatch
+):
     require("dramatiq")
     import dramatiq
     from dramatiq.brokers.stub import StubBroker

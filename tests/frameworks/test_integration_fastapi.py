@@ -14,7 +14,6 @@ import pytest
 from tests.frameworks.common import ROOT, Response, Site, Surroundings, require
 from tests.frameworks.page_programs import save_program
 from tests.servers import HOST, Server
-from tests.volumes import Volume
 from tests.waiting import until
 
 WORKERS = 4
@@ -66,7 +65,7 @@ def program(module_surroundings: Surroundings) -> Iterator[Program]:
 
 
 @pytest.mark.volume
-def test_no_two_requests_get_the_same_number(program: Program, volume: Volume) -> None:
+def test_no_two_requests_get_the_same_number(program, volume):
     count = volume(200, full=2000)
     paths = ["/orders/7/ship", "/orders/07/pack", "/orders/8/ship", "/orders/8/pack"] * (count // 4)
     with ThreadPoolExecutor(24) as pool:
@@ -78,7 +77,7 @@ def test_no_two_requests_get_the_same_number(program: Program, volume: Volume) -
 
 
 @pytest.mark.parametrize("reset", [True, False], ids=["reset", "closed"])
-def test_a_client_that_goes_away_frees_its_lock(program: Program, reset: bool) -> None:
+def test_a_client_that_goes_away_frees_its_lock(program, reset):
     begun = program.surroundings.notes().count("begun")
     acquired = program.surroundings.notes().count("acquired")
     connection = program.site.begin("/slow/a")
@@ -90,7 +89,7 @@ def test_a_client_that_goes_away_frees_its_lock(program: Program, reset: bool) -
     until(lambda: not program.surroundings.keys(), SOON, what="the lock is released")
 
 
-def test_a_client_that_goes_away_while_it_waits_does_not_acquire_the_lock(program: Program) -> None:
+def test_a_client_that_goes_away_while_it_waits_does_not_acquire_the_lock(program):
     before = program.surroundings.notes()
     holder = program.site.begin("/slow/b")
     program.wait_for("begun", before.count("begun") + 1)
@@ -107,7 +106,7 @@ def test_a_client_that_goes_away_while_it_waits_does_not_acquire_the_lock(progra
     assert program.surroundings.notes().count("acquired") == before.count("acquired")
 
 
-def test_errors_have_a_status_and_do_not_show_the_holder(program: Program) -> None:
+def test_errors_have_a_status_and_do_not_show_the_holder(program):
     begun = program.surroundings.notes().count("begun")
     holder = program.site.begin("/slow/c")
     program.wait_for("begun", begun + 1)
@@ -120,7 +119,7 @@ def test_errors_have_a_status_and_do_not_show_the_holder(program: Program) -> No
     assert lost.json == {"detail": "the lock was lost while the request was processed"}
 
 
-def test_a_name_is_made_of_a_query_parameter_of_its_type(program: Program) -> None:
+def test_a_name_is_made_of_a_query_parameter_of_its_type(program):
     assert f"{program.surroundings.name}:7'" in program.site.get("/query?number=007").json
     assert program.site.get("/query?number=seven").status == 422
     assert program.site.get("/query").status == 422
@@ -128,13 +127,13 @@ def test_a_name_is_made_of_a_query_parameter_of_its_type(program: Program) -> No
     assert program.site.get("/starlette/12").json is False
 
 
-def test_a_background_task_is_not_cancelled_by_the_end_of_the_response(program: Program) -> None:
+def test_a_background_task_is_not_cancelled_by_the_end_of_the_response(program):
     ended = program.surroundings.notes().count("background task ended")
     assert program.site.get("/background/e").status == 200
     program.wait_for("background task ended", ended + 1)
 
 
-def test_without_a_server_the_status_is_503(own_surroundings: Surroundings) -> None:
+def test_without_a_server_the_status_is_503(own_surroundings):
     require("uvicorn", "fastapi")
     program = Program(own_surroundings)
     server: Server = own_surroundings.server
@@ -144,7 +143,7 @@ def test_without_a_server_the_status_is_503(own_surroundings: Surroundings) -> N
     assert reply.json == {"detail": "the lock server cannot be reached, try again later"}
 
 
-def test_without_the_lifespan_the_error_says_what_to_add() -> None:
+def test_without_the_lifespan_the_error_says_what_to_add():
     fastapi = pytest.importorskip("pyredisson.integrations.fastapi")
     from starlette.requests import Request
 
@@ -160,13 +159,13 @@ def test_without_the_lifespan_the_error_says_what_to_add() -> None:
         {"name": "a", "wait_time": "soon"},
     ],
 )
-def test_a_wrong_argument_is_refused_when_the_dependency_is_made(wrong: dict[str, str]) -> None:
+def test_a_wrong_argument_is_refused_when_the_dependency_is_made(wrong):
     fastapi = pytest.importorskip("pyredisson.integrations.fastapi")
     with pytest.raises((TypeError, ValueError)):
         fastapi.lock(**wrong)
 
 
-def test_a_mounted_application_needs_handlers_of_its_own(valkey: Server, unique_name: str) -> None:
+def test_a_mounted_application_needs_handlers_of_its_own(valkey, unique_name):
     require("fastapi", "httpx")
     from fastapi import Depends, FastAPI
 

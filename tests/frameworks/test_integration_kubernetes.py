@@ -19,7 +19,7 @@ def leads(site: Site) -> bool:
     return site.get("/leader").status == 200
 
 
-def test_a_drained_leader_resigns_at_once_and_the_standby_leads(surroundings: Surroundings) -> None:
+def test_a_drained_leader_resigns_at_once_and_the_standby_leads(surroundings):
     sites = [start(surroundings) for _ in range(2)]
     until(lambda: any(map(leads, sites)), 20, what="one leads")
     leader, standby = sorted(sites, key=leads, reverse=True)

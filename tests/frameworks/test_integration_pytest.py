@@ -1,7 +1,5 @@
 """The clients in memory of ``pyredisson.testing.plugin``, in pytest runs of its users: threads, tasks and workers."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.frameworks.common import require
@@ -76,9 +74,7 @@ async def test_in_a_task(in_memory_async_redisson):
 
 
 @pytest.mark.parametrize("arguments", [(), ("-n", "2")], ids=["alone", "xdist"])
-def test_clients_in_memory(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
-) -> None:
+def test_clients_in_memory(pytester, monkeypatch, arguments):
     require("xdist", "pytest_asyncio", "fakeredis")
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:cacheprovider -W error")
     for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):

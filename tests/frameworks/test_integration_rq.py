@@ -1,15 +1,13 @@
 """``pyredisson.integrations.rq`` in real workers, which fork for each job."""
 
-from __future__ import annotations
-
 from pyredisson import Redisson
-from tests.frameworks.common import Surroundings, require
+from tests.frameworks.common import require
 from tests.waiting import until
 
 APP = "tests.frameworks.apps.integration_rq"
 
 
-def test_jobs_with_the_same_key_run_one_at_a_time_and_others_meanwhile(surroundings: Surroundings) -> None:
+def test_jobs_with_the_same_key_run_one_at_a_time_and_others_meanwhile(surroundings):
     require("rq")
     import redis
     from rq import Queue, Worker
@@ -37,7 +35,7 @@ def test_jobs_with_the_same_key_run_one_at_a_time_and_others_meanwhile(surroundi
     surroundings.check_nothing_left()
 
 
-def test_waiting_counts_as_none_of_the_retries_that_a_job_returns(surroundings: Surroundings) -> None:
+def test_waiting_counts_as_none_of_the_retries_that_a_job_returns(surroundings):
     require("rq")
     import redis
     from rq import Queue

@@ -106,7 +106,7 @@ def rows(engine: sqlalchemy.Engine) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("late", WRITES)
-def test_a_late_writer_is_refused(engine: sqlalchemy.Engine, late: Write) -> None:
+def test_a_late_writer_is_refused(engine, late):
     for each in (change, change_subclass):
         write(engine, 5, each)
     before = rows(engine)
@@ -118,7 +118,7 @@ def test_a_late_writer_is_refused(engine: sqlalchemy.Engine, late: Write) -> Non
 
 @pytest.mark.parametrize("later", WRITES)
 @pytest.mark.parametrize("token", [5, 6], ids=["the same holder", "a later holder"])
-def test_the_same_and_a_later_holder_write(engine: sqlalchemy.Engine, later: Write, token: int) -> None:
+def test_the_same_and_a_later_holder_write(engine, later, token):
     for each in (change, change_subclass):
         write(engine, 5, each)
     before = rows(engine)
@@ -128,20 +128,20 @@ def test_the_same_and_a_later_holder_write(engine: sqlalchemy.Engine, later: Wri
 
 
 @pytest.mark.parametrize("without", WRITES)
-def test_a_write_without_a_token_is_refused(engine: sqlalchemy.Engine, without: Write) -> None:
+def test_a_write_without_a_token_is_refused(engine, without):
     before = rows(engine)
     with pytest.raises(TypeError, match="no fencing token"):
         write(engine, None, without)
     assert rows(engine) == before
 
 
-def test_an_update_by_key_does_not_touch_other_rows(engine: sqlalchemy.Engine) -> None:
+def test_an_update_by_key_does_not_touch_other_rows(engine):
     write(engine, 5, change_subclass)
     write(engine, 4, change_by_key)
     assert rows(engine) == [(7, 0, 4), (8, 200, None), (9, 300, 5)]
 
 
-def test_a_late_writer_that_read_before_is_refused(engine: sqlalchemy.Engine) -> None:
+def test_a_late_writer_that_read_before_is_refused(engine):
     with orm.Session(engine, expire_on_commit=False) as session:
         account = session.get_one(Account, 7)
         session.commit()
@@ -152,7 +152,7 @@ def test_a_late_writer_that_read_before_is_refused(engine: sqlalchemy.Engine) ->
     assert rows(engine)[0] == (7, 101, 2)
 
 
-def test_a_new_row_has_the_token_of_its_writer(engine: sqlalchemy.Engine) -> None:
+def test_a_new_row_has_the_token_of_its_writer(engine):
     with orm.Session(engine) as session:
         with write_with(session, 3, rows=[(Account, 10)]):
             session.add(Account(id=10, balance=1))
@@ -160,7 +160,7 @@ def test_a_new_row_has_the_token_of_its_writer(engine: sqlalchemy.Engine) -> Non
     assert rows(engine)[-1] == (10, 1, 3)
 
 
-def test_what_is_not_changed_needs_no_token(engine: sqlalchemy.Engine) -> None:
+def test_what_is_not_changed_needs_no_token(engine):
     with orm.Session(engine) as session:
         account = session.get_one(Account, 7)
         account.balance = account.balance
@@ -186,9 +186,7 @@ def transfer_by_statement(session: Any) -> None:
 
 @pytest.mark.parametrize("write", [transfer, transfer_by_statement])
 @pytest.mark.parametrize("autoflush", [False, True])
-def test_each_row_is_written_with_the_token_of_its_own_lock(
-    engine: sqlalchemy.Engine, write: Write, autoflush: bool
-) -> None:
+def test_each_row_is_written_with_the_token_of_its_own_lock(engine, write, autoflush):
     with orm.Session(engine) as session:
         two_locks(session, write, autoflush)
         assert session.info == {}
@@ -196,7 +194,7 @@ def test_each_row_is_written_with_the_token_of_its_own_lock(
     assert [fence for _, _, fence in rows(engine)] == [222, 3, None]
 
 
-def test_a_row_that_no_lock_guards_is_refused_and_a_session_keeps_nothing(engine: sqlalchemy.Engine) -> None:
+def test_a_row_that_no_lock_guards_is_refused_and_a_session_keeps_nothing(engine):
     session = orm.scoped_session(orm.sessionmaker(engine))
     for write in (transfer, transfer_by_statement):
         with (
@@ -217,12 +215,12 @@ def test_a_row_that_no_lock_guards_is_refused_and_a_session_keeps_nothing(engine
 
 
 @pytest.mark.parametrize("wrong", [7, "accounts", (Account,), int])
-def test_what_is_no_row_is_refused(wrong: object) -> None:
+def test_what_is_no_row_is_refused(wrong):
     with pytest.raises(TypeError, match="a row is"):
         write_with(orm.Session(), 5, rows=[wrong])
 
 
-def test_a_session_for_asyncio_flushes_at_the_end_of_its_block(engine: sqlalchemy.Engine) -> None:
+def test_a_session_for_asyncio_flushes_at_the_end_of_its_block(engine):
     from sqlalchemy.ext.asyncio import AsyncSession
 
     async def main() -> None:

@@ -9,17 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.frameworks.common import Site, Surroundings, require
-from tests.volumes import Volume
 from tests.waiting import until
 
-PATHS = [
-    "/async",
-    "/sync",
-    "/sync/nested",
-    "/dependency/sync",
-    "/dependency/async",
-    "/async-dependency/async",
-]
+PATHS = ["/async", "/sync", "/sync/nested", "/dependency/sync", "/dependency/async", "/async-dependency/async"]
 #: Well under the lease of 30 s: it was released, and did not just run out.
 SOON = 10.0
 
@@ -53,7 +45,7 @@ def program(request: pytest.FixtureRequest, module_surroundings: Surroundings) -
 
 
 @pytest.mark.volume
-def test_endpoints_and_dependencies_exclude_each_other(program: Program, volume: Volume) -> None:
+def test_endpoints_and_dependencies_exclude_each_other(program, volume):
     paths = PATHS * volume(6, full=60)
     replies = program.site.get_all_of_each(paths, 12, program.workers)
     wrong = [(path, reply) for path, reply in zip(itertools.cycle(paths), replies, strict=False) if reply.status != 200]
@@ -63,7 +55,7 @@ def test_endpoints_and_dependencies_exclude_each_other(program: Program, volume:
 
 
 @pytest.mark.parametrize("path", ["/stream/async/with", "/stream/async/hold"])
-def test_a_stream_whose_reader_goes_away_releases_its_lock(program: Program, path: str) -> None:
+def test_a_stream_whose_reader_goes_away_releases_its_lock(program, path):
     for reset in (True, False):
         stream = program.site.begin(path, until_sent=b"row 0")
         assert program.keys("-stream") != []
@@ -72,7 +64,7 @@ def test_a_stream_whose_reader_goes_away_releases_its_lock(program: Program, pat
     program.surroundings.check_exclusion()
 
 
-def test_a_sync_stream_whose_reader_goes_away_releases_its_lock_when_it_is_collected(program: Program) -> None:
+def test_a_sync_stream_whose_reader_goes_away_releases_its_lock_when_it_is_collected(program):
     """Starlette closes no sync generator: it leaves it in a cycle to the garbage collector."""
 
     def released() -> bool:

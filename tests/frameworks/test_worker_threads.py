@@ -116,7 +116,7 @@ async def gather(work: Callable[[], Awaitable[str]], count: int) -> list[str]:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("warm", [False, True], ids=["", "after a use in the parent"])
-def test_tasks_that_lock_and_unlock_call_by_call_are_never_inside_at_once(tasks: Tasks, way: str, warm: bool) -> None:
+def test_tasks_that_lock_and_unlock_call_by_call_are_never_inside_at_once(tasks, way, warm):
     async def main() -> list[str]:
         call = way_of(way)
         if warm:  # All the tasks inherit the context of that.
@@ -132,7 +132,7 @@ def test_tasks_that_lock_and_unlock_call_by_call_are_never_inside_at_once(tasks:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("form", ["by_stack", "by_owner", "in_one_call"])
-def test_tasks_exclude_each_other_in_the_forms_that_are_meant(tasks: Tasks, way: str, form: str) -> None:
+def test_tasks_exclude_each_other_in_the_forms_that_are_meant(tasks, way, form):
     async def main() -> list[str]:
         return await gather(partial(getattr(tasks, form), way_of(way)), 6)
 

@@ -86,9 +86,7 @@ def check_workers(surroundings: Surroundings, site: Site, workers: int) -> list[
     ],
 )
 @pytest.mark.parametrize("early", ["", "1"], ids=["", "used before the fork"])
-def test_workers_exclude_each_other_and_renew(
-    surroundings: Surroundings, server: str, options: str, early: str
-) -> None:
+def test_workers_exclude_each_other_and_renew(surroundings, server, options, early):
     environment = {**SHORT_LEASES, "PYREDISSON_TEST_USE_EARLY": early}
     check_workers(
         surroundings,
@@ -97,7 +95,7 @@ def test_workers_exclude_each_other_and_renew(
     )
 
 
-def test_a_lock_is_renewed_between_two_requests(surroundings: Surroundings) -> None:
+def test_a_lock_is_renewed_between_two_requests(surroundings):
     """One begins to hold it, another one of the same thread ends that."""
     site = serve(surroundings, "uwsgi", "--processes", "1", "--enable-threads", environment=SHORT_LEASES)
     assert site.get("/begin").status == 200
@@ -116,7 +114,7 @@ each_kind = pytest.mark.parametrize("kind", ["gevent", "eventlet"])
 
 @pytest.mark.parametrize("preload", [False, True], ids=["", "preload"])
 @each_kind
-def test_greenlets_exclude_each_other_and_renew(surroundings: Surroundings, kind: str, preload: bool) -> None:
+def test_greenlets_exclude_each_other_and_renew(surroundings, kind, preload):
     site = greenlets(surroundings, kind, workers=2, preload=preload, PYREDISSON_TEST_USE_EARLY="1", **SHORT_LEASES)
     replies = check_workers(surroundings, site, 2)
     owners = {(reply.json["client"], reply.json["owner"]) for reply in replies}
@@ -124,7 +122,7 @@ def test_greenlets_exclude_each_other_and_renew(surroundings: Surroundings, kind
 
 
 @each_kind
-def test_a_stopped_server_costs_a_greenlet_the_timeout_and_not_more(own_surroundings: Surroundings, kind: str) -> None:
+def test_a_stopped_server_costs_a_greenlet_the_timeout_and_not_more(own_surroundings, kind):
     site = greenlets(own_surroundings, kind)
     assert site.get("/attempt").json["outcome"] == "True"
     own_surroundings.server.pause()
@@ -143,7 +141,7 @@ def test_a_stopped_server_costs_a_greenlet_the_timeout_and_not_more(own_surround
 
 
 @each_kind
-def test_a_greenlet_learns_of_its_loss(surroundings: Surroundings, kind: str) -> None:
+def test_a_greenlet_learns_of_its_loss(surroundings, kind):
     site = greenlets(surroundings, kind, **SHORT_LEASES)
     with meanwhile(site, "/keep?hold=20") as kept, surroundings.server.client() as redis:
         until(lambda: redis.delete(f"{surroundings.name}-kept"), what="the lock was held")
@@ -155,7 +153,7 @@ def test_a_greenlet_learns_of_its_loss(surroundings: Surroundings, kind: str) ->
 
 
 @each_kind
-def test_a_waiting_greenlet_does_not_keep_the_worker_from_ending(surroundings: Surroundings, kind: str) -> None:
+def test_a_waiting_greenlet_does_not_keep_the_worker_from_ending(surroundings, kind):
     site = greenlets(surroundings, kind)
     with surroundings.server.client() as redis:
         redis.hset(surroundings.name, "another:1", 1)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from tests.interop.building import CURRENT, VERSIONS, require
 from tests.interop.clients import JavaSide, PythonSide, Side
@@ -18,6 +17,7 @@ from tests.worlds.by_runtime import WORLDS
 from tests.worlds.clock import ClockWorld
 
 _HERE = Path(__file__).parent
+LANGUAGES = ("java", "python")
 
 
 @pytest.hookimpl(trylast=True)
@@ -92,6 +92,13 @@ def version(request: pytest.FixtureRequest) -> str:
     return each
 
 
+@pytest.fixture(params=LANGUAGES)
+def first(request: pytest.FixtureRequest) -> str:
+    """Who comes first; the other one is of the other language."""
+    language: str = request.param
+    return language
+
+
 @pytest.fixture
 def worlds() -> Iterator[dict[str, ClockWorld]]:
     """Threads, and tasks."""
@@ -154,10 +161,3 @@ def open_sides(jvms: Jvms, worlds: dict[str, ClockWorld], valkey: Server) -> Ite
 def sides(open_sides: Callable[..., Sides], version: str) -> Sides:
     """Clients of each version of Redisson in turn, and of ours."""
     return open_sides(version)
-
-
-@pytest.fixture
-def direct(valkey: Server) -> Iterator[redis.Redis]:
-    """The server itself."""
-    with valkey.client(decode_responses=True) as client:
-        yield client

@@ -19,11 +19,7 @@ LOCKS: Final = {
 }
 
 #: The others. Permits of Redisson before 3.17 have ids of another form, so that they are not shared.
-OTHERS: Final = {
-    "semaphore": VERSIONS,
-    "permit_expirable_semaphore": (CURRENT, LAST_3),
-    "count_down_latch": VERSIONS,
-}
+OTHERS: Final = {"semaphore": VERSIONS, "permit_expirable_semaphore": (CURRENT, LAST_3), "count_down_latch": VERSIONS}
 
 LOCK_CASES: Final = [(version, kind) for version in VERSIONS for kind, has in LOCKS.items() if version in has]
 

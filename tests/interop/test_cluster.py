@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.clusters import RunningCluster, SharedClusters
+from tests.clusters import RunningCluster
 from tests.interop.clients import Side
 from tests.interop.conftest import Sides
 from tests.interop.counting import count_up, crowd
@@ -15,7 +15,6 @@ from tests.interop.supported_kinds import CURRENT, LAST_3, LOCKS, OLD, OTHERS, V
 from tests.interop.waiters import Everywhere, until_it_waits
 from tests.interop.wake_up_checks import SOON, check_wake_ups
 from tests.servers import REDIS_6
-from tests.volumes import Volume
 from tests.waiting import until
 
 LEASE = 2.5
@@ -40,14 +39,7 @@ def open_there(open_sides: Callable[..., Sides], cluster: RunningCluster) -> Cal
     ("version", "kind"),
     [*((CURRENT, kind) for kind in KINDS), (LAST_3, "lock"), (LAST_3, "fair_lock"), (OLD, "lock"), (OLD, "fair_lock")],
 )
-def test_only_one_owner_holds_the_lock_at_a_time(
-    open_there: Callable[[str], Sides],
-    cluster: RunningCluster,
-    version: str,
-    kind: str,
-    unique_name: str,
-    volume: Volume,
-) -> None:
+def test_only_one_owner_holds_the_lock_at_a_time(open_there, cluster, version, kind, unique_name, volume):
     owners = crowd(open_there(version), sharded_subscription_mode=mode_with(version))
     count_up(owners, cluster.url, kind, unique_name, volume(20, full=1000), about=f"Redisson {version}, in a cluster")
 
@@ -61,23 +53,14 @@ def test_only_one_owner_holds_the_lock_at_a_time(
         for version in SHARED[kind.replace("readers", "read_lock")]
     ],
 )
-def test_a_message_ends_the_wait(
-    open_there: Callable[[str], Sides],
-    cluster: RunningCluster,
-    version: str,
-    kind: str,
-    unique_name: str,
-    volume: Volume,
-) -> None:
+def test_a_message_ends_the_wait(open_there, cluster, version, kind, unique_name, volume):
     about = f"Redisson {version}, in a cluster"
     everywhere, mode = Everywhere(cluster), mode_with(version)
     check_wake_ups(open_there(version), everywhere, kind, unique_name, volume(1, full=30), about=about, mode=mode)
 
 
 @pytest.mark.parametrize("version", [CURRENT, LAST_3])
-def test_both_choose_the_channels_of_shards(
-    open_there: Callable[[str], Sides], cluster: RunningCluster, version: str, unique_name: str
-) -> None:
+def test_both_choose_the_channels_of_shards(open_there, cluster, version, unique_name):
     sides, everywhere = open_there(version), Everywhere(cluster)
     holder = sides.python().owner().get("lock", unique_name)
     holder.lock()
@@ -113,9 +96,7 @@ def waited(everywhere: Everywhere, holds: Side, waits: Side, name: str) -> float
     return time.monotonic() - began
 
 
-def test_the_oldest_does_not_hear_the_channels_of_shards(
-    open_there: Callable[[str], Sides], cluster: RunningCluster, unique_name: str
-) -> None:
+def test_the_oldest_does_not_hear_the_channels_of_shards(open_there, cluster, unique_name):
     """Who waits gets the lock when the lease is over that it was told of, and not when it is free."""
     sides, everywhere = open_there(OLD), Everywhere(cluster)
     java, python = sides.java(), sides.python(sharded_subscription_mode="AUTO")
@@ -123,9 +104,7 @@ def test_the_oldest_does_not_hear_the_channels_of_shards(
         assert waited(everywhere, holds, waits, f"{unique_name}-{holds.language}") > LEASE / 4
 
 
-def test_the_newest_redisson_can_be_configured_to_use_plain_channels(
-    open_there: Callable[[str], Sides], cluster: RunningCluster, unique_name: str
-) -> None:
+def test_the_newest_redisson_can_be_configured_to_use_plain_channels(open_there, cluster, unique_name):
     """So that it shares locks with the oldest, and with ours that do."""
     sides, everywhere = open_there(CURRENT), Everywhere(cluster)
     java, python = sides.java(sharded="OFF"), sides.python(sharded_subscription_mode="OFF")
@@ -143,13 +122,7 @@ def test_the_newest_redisson_can_be_configured_to_use_plain_channels(
 
 @pytest.mark.volume
 @pytest.mark.parametrize("version", VERSIONS)
-def test_servers_that_have_no_shards_for_messages(
-    open_sides: Callable[..., Sides],
-    shared_clusters: SharedClusters,
-    version: str,
-    unique_name: str,
-    volume: Volume,
-) -> None:
+def test_servers_that_have_no_shards_for_messages(open_sides, shared_clusters, version, unique_name, volume):
     """On Redis 6.2 all choose plain channels."""
     REDIS_6.require()
     cluster = shared_clusters.get(REDIS_6)

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-import redis
 
-from tests.interop.clients import Handle
-from tests.interop.conftest import Sides
 from tests.interop.contention import check_exclusion, let_begin
 from tests.interop.counting import count_up, crowd
 from tests.interop.supported_kinds import CURRENT, EXCLUSIVE_CASES, VERSIONS
-from tests.servers import Server
-from tests.volumes import Volume
 
 #: At full volume: with the newest version, and with the others.
 HAND_OVERS = 5_000
@@ -27,14 +20,7 @@ def hand_overs(version: str) -> int:
 @pytest.mark.volume
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("version", "kind"), EXCLUSIVE_CASES)
-def test_only_one_owner_holds_the_lock_at_a_time(
-    open_sides: Callable[..., Sides],
-    version: str,
-    kind: str,
-    unique_name: str,
-    valkey: Server,
-    volume: Volume,
-) -> None:
+def test_only_one_owner_holds_the_lock_at_a_time(open_sides, version, kind, unique_name, valkey, volume):
     count_up(
         crowd(open_sides(version)),
         valkey.url,
@@ -48,13 +34,7 @@ def test_only_one_owner_holds_the_lock_at_a_time(
 @pytest.mark.volume
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_readers_and_writers(
-    open_sides: Callable[..., Sides],
-    version: str,
-    unique_name: str,
-    direct: redis.Redis,
-    volume: Volume,
-) -> None:
+def test_readers_and_writers(open_sides, version, unique_name, direct, volume):
     sides = open_sides(version)
     writers, readers = (
         crowd(sides)[1:5],
@@ -76,10 +56,10 @@ def test_readers_and_writers(
         check_exclusion([[stay for times in written for stay in times], read])
 
 
-def test_what_one_side_holds_the_other_does_not_get(sides: Sides, unique_name: str) -> None:
+def test_what_one_side_holds_the_other_does_not_get(sides, unique_name):
     for first in ("java", "python"):
         one, other = sides.both(first)
-        mine: Handle = one.owner().get("lock", unique_name)
+        mine = one.owner().get("lock", unique_name)
         theirs = other.owner().get("lock", unique_name)
         assert mine.try_lock()
         assert not theirs.try_lock()

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
-import redis
 
 from pyredisson import LockError, LockLostError, LockNotOwnedError
 from tests.interop.building import CURRENT, OLD, require
 from tests.interop.clients import not_owned
-from tests.interop.conftest import Sides
 from tests.interop.peer import JavaError
 from tests.interop.waiters import until_it_waits
 from tests.real_servers.lock_process import Peer
-from tests.servers import Server
 from tests.waiting import until
 
 
@@ -26,7 +22,7 @@ def version() -> str:
     return CURRENT
 
 
-def test_a_ttl_is_never_lowered(sides: Sides, unique_name: str, direct: redis.Redis) -> None:
+def test_a_ttl_is_never_lowered(sides, unique_name, direct):
     mine, theirs = sides.python().owner().get("lock", unique_name), sides.java().owner().get("lock", unique_name)
     mine.lock(60)
     mine.lock(20)
@@ -45,7 +41,7 @@ def test_a_ttl_is_never_lowered(sides: Sides, unique_name: str, direct: redis.Re
     mine.unlock()
 
 
-def test_a_fenced_re_entry_joins(sides: Sides, unique_name: str) -> None:
+def test_a_fenced_re_entry_joins(sides, unique_name):
     mine = sides.python().owner().get("fenced_lock", unique_name)
     theirs = sides.java().owner().get("fenced_lock", unique_name)
     assert mine.lock_and_get_token() == mine.lock_and_get_token() == 1
@@ -60,7 +56,7 @@ def test_a_fenced_re_entry_joins(sides: Sides, unique_name: str) -> None:
     mine.unlock()
 
 
-def test_a_fair_waiter_of_ours_stays_alive(sides: Sides, unique_name: str, direct: redis.Redis) -> None:
+def test_a_fair_waiter_of_ours_stays_alive(sides, unique_name, direct):
     """It waits for longer than it was first believed in, and is served in its turn, before Java's behind it."""
     java = sides.java()
     holder, last = java.owner().get("fair_lock", unique_name), java.owner().get("fair_lock", unique_name)
@@ -86,9 +82,7 @@ def test_a_fair_waiter_of_ours_stays_alive(sides: Sides, unique_name: str, direc
     last.unlock()
 
 
-def test_a_dead_fair_waiter_of_ours_is_passed(
-    sides: Sides, unique_name: str, direct: redis.Redis, valkey: Server
-) -> None:
+def test_a_dead_fair_waiter_of_ours_is_passed(sides, unique_name, direct, valkey):
     """By ours when its own patience is over, though Java freed the lock, and believes in it by its score."""
     holder, theirs = (sides.java().owner().get("fair_lock", unique_name) for _ in range(2))
     mine = sides.python().owner().get("fair_lock", unique_name)
@@ -113,7 +107,7 @@ def test_a_dead_fair_waiter_of_ours_is_passed(
 
 
 @pytest.mark.parametrize("first", ["java", "python"])
-def test_a_downgrade_tells(sides: Sides, first: str, unique_name: str, direct: redis.Redis) -> None:
+def test_a_downgrade_tells(sides, first, unique_name, direct):
     """Ours does. Java's does not; but a reader of ours looks again by itself."""
     clients = {"java": sides.java(), "python": sides.python(max_wait_without_check=1.0)}
     writer, reader = clients.pop(first).owner(), clients.popitem()[1].owner()
@@ -134,7 +128,7 @@ def test_a_downgrade_tells(sides: Sides, first: str, unique_name: str, direct: r
     their_write.unlock()
 
 
-def test_a_fair_lock_that_is_gone(sides: Sides, unique_name: str, direct: redis.Redis) -> None:
+def test_a_fair_lock_that_is_gone(sides, unique_name, direct):
     mine, theirs = (side.owner().get("fair_lock", unique_name) for side in (sides.python(), sides.java()))
     mine.lock()
     direct.delete(unique_name)
@@ -148,7 +142,7 @@ def test_a_fair_lock_that_is_gone(sides: Sides, unique_name: str, direct: redis.
     mine.unlock()
 
 
-def test_nothing_is_asked_for_nothing(sides: Sides, unique_name: str, direct: redis.Redis) -> None:
+def test_nothing_is_asked_for_nothing(sides, unique_name, direct):
     mine, theirs = (side.owner().get("write_lock", unique_name) for side in (sides.python(), sides.java()))
     with direct.pubsub() as heard:  # type: ignore[no-untyped-call]
         heard.subscribe(f"redisson_rwlock:{{{unique_name}}}")
@@ -163,7 +157,7 @@ def test_nothing_is_asked_for_nothing(sides: Sides, unique_name: str, direct: re
     assert said == ["1", "the end"], "one by Java"
 
 
-def test_an_upgrade_raises(sides: Sides, unique_name: str) -> None:
+def test_an_upgrade_raises(sides, unique_name):
     mine, theirs = sides.python().owner(), sides.java().owner()
     for owner in (mine, theirs):
         owner.get("read_lock", unique_name).lock()
@@ -177,7 +171,7 @@ def test_an_upgrade_raises(sides: Sides, unique_name: str) -> None:
     mine.get("write_lock", unique_name).unlock()
 
 
-def test_each_side_has_its_time(sides: Sides, unique_name: str) -> None:
+def test_each_side_has_its_time(sides, unique_name):
     mine, theirs = sides.python().owner(), sides.java().owner()
     theirs.get("read_lock", unique_name).lock(60)
     assert 30 < mine.get("read_lock", unique_name).remain_time_to_live() <= 60
@@ -186,7 +180,7 @@ def test_each_side_has_its_time(sides: Sides, unique_name: str) -> None:
     assert mine.get("write_lock", unique_name).try_lock() is False
 
 
-def test_keys_of_one_side(sides: Sides, unique_name: str, direct: redis.Redis) -> None:
+def test_keys_of_one_side(sides, unique_name, direct):
     """Each goes on beside those that only the other one writes. They all have an end, but for the permits in all."""
     mine, theirs = (side.owner().get("semaphore", unique_name) for side in (sides.python(), sides.java()))
     assert mine.try_set_permits(1)
@@ -200,7 +194,7 @@ def test_keys_of_one_side(sides: Sides, unique_name: str, direct: redis.Redis) -
     assert 0 < direct.pttl(keys[0]) <= 60_000
 
 
-def test_long_ago(open_sides: Callable[..., Sides], unique_name: str) -> None:
+def test_long_ago(open_sides, unique_name):
     """The oldest version: an unlock of nothing succeeds, and a reader who writes is not said to read."""
     sides = open_sides(OLD)
     mine, theirs = sides.python().owner(), sides.java().owner()

@@ -1,22 +1,12 @@
 """What the inspection says of a holder in Java, and that a lock freed from outside wakes a waiter there."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
-import redis
-
 from pyredisson.inspection import Inspector
 from tests.interop.building import CURRENT
-from tests.interop.conftest import Sides
 from tests.interop.peer import WITHIN
 from tests.interop.waiters import until_it_waits
-from tests.servers import Server
 
 
-def test_a_holder_and_a_waiter_of_redisson(
-    open_sides: Callable[..., Sides], unique_name: str, direct: redis.Redis, valkey: Server
-) -> None:
+def test_a_holder_and_a_waiter_of_redisson(open_sides, unique_name, direct, valkey):
     java = open_sides(CURRENT).java()
     holder, waiter = java.owner(), java.owner()
     with Inspector(valkey.url) as inspector:

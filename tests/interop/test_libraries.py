@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from pyredisson._tools.cli import cli
 from tests.interop.libraries.building import LANGUAGES, require
-from tests.interop.libraries.cases import CASES, SEMAPHORE, Case
+from tests.interop.libraries.cases import CASES, SEMAPHORE
 from tests.interop.peer import WITHIN, Jvm, quoted
 from tests.servers import Server
 from tests.waiting import until
@@ -74,9 +74,7 @@ def leaks(server: Server, name: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{each.verb}" for each in CASES])
-def test_the_commands_know_a_lock_and_free_it_for_its_waiter(
-    case: Case, peers: Callable[[str], Jvm], valkey: Server, unique_name: str, direct: redis.Redis
-) -> None:
+def test_the_commands_know_a_lock_and_free_it_for_its_waiter(case, peers, valkey, unique_name, direct):
     peer, where = peers(case.language), (quoted(urlsplit(valkey.url).netloc), quoted(unique_name))
     key = case.key.replace("REGISTRY", case.verb).replace("NAME", unique_name)
     assert peer.do("holder", case.verb, *where)
@@ -109,9 +107,7 @@ def test_the_commands_know_a_lock_and_free_it_for_its_waiter(
     assert direct.exists(key)
 
 
-def test_a_semaphore_of_redis_semaphore_is_listed_and_left_alone(
-    peers: Callable[[str], Jvm], valkey: Server, unique_name: str, direct: redis.Redis
-) -> None:
+def test_a_semaphore_of_redis_semaphore_is_listed_and_left_alone(peers, valkey, unique_name, direct):
     where = quoted(urlsplit(valkey.url).netloc), quoted(unique_name)
     assert peers("node").do("holder", SEMAPHORE.verb, *where)
     key = SEMAPHORE.key.replace("NAME", unique_name)
@@ -125,5 +121,5 @@ def test_a_semaphore_of_redis_semaphore_is_listed_and_left_alone(
     assert direct.zcard(key) == 1
 
 
-def test_each_program_has_a_case() -> None:
+def test_each_program_has_a_case():
     assert {each.language for each in CASES} == set(LANGUAGES)

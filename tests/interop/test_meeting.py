@@ -5,33 +5,20 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
-import redis
 
 from pyredisson import LockLostError
 from tests.interop.building import OLD, VERSIONS
-from tests.interop.clients import Handle, JavaSide, Side, not_owned
-from tests.interop.conftest import Sides
-from tests.interop.peer import WITHIN, Jvm
+from tests.interop.clients import JavaSide, not_owned
+from tests.interop.conftest import LANGUAGES
+from tests.interop.peer import WITHIN
 from tests.interop.supported_kinds import LOCK_CASES, LOCKS, OTHERS
 from tests.interop.waiters import until_it_waits
 from tests.interop.wake_up_checks import SOON
 from tests.real_servers.lock_process import Peer
-from tests.servers import Server
 from tests.waiting import until
-
-LANGUAGES = ("java", "python")
-
-
-@pytest.fixture(params=LANGUAGES)
-def first(request: pytest.FixtureRequest) -> str:
-    """Who comes first; the other one is of the other language."""
-    language: str = request.param
-    return language
 
 
 @contextlib.contextmanager
@@ -52,9 +39,7 @@ def refused() -> Iterator[None]:
         if (*case, language) != (OLD, "fair_lock", "python")
     ],
 )
-def test_a_lease_that_runs_out(
-    open_sides: Callable[..., Sides], version: str, kind: str, first: str, unique_name: str
-) -> None:
+def test_a_lease_that_runs_out(open_sides, version, kind, first, unique_name):
     """Nobody says anything then: who waits knows when to look again."""
     one, other = open_sides(version).both(first)
     mine, theirs = one.owner().get(kind, unique_name), other.owner().get(kind.replace("read", "write"), unique_name)
@@ -68,9 +53,7 @@ def test_a_lease_that_runs_out(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_watchdog_of_one_side_keeps_the_other_out(
-    open_sides: Callable[..., Sides], version: str, first: str, unique_name: str
-) -> None:
+def test_the_watchdog_of_one_side_keeps_the_other_out(open_sides, version, first, unique_name):
     """All kinds at once: it takes longer than a lease, and that has to outlast whatever a machine is busy with."""
     sides = open_sides(version)
     clients = {"java": sides.java(watchdog_ms=3000), "python": sides.python(lock_watchdog_timeout=3.0)}
@@ -89,9 +72,7 @@ def test_the_watchdog_of_one_side_keeps_the_other_out(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_java_is_killed_while_it_holds(
-    open_sides: Callable[..., Sides], own_jvm: Callable[..., Jvm], version: str, unique_name: str, valkey: Server
-) -> None:
+def test_java_is_killed_while_it_holds(open_sides, own_jvm, version, unique_name, valkey):
     """All kinds at once: what a watchdog kept ends within its time, and a permit when its lease is over."""
     java = JavaSide(own_jvm(version), valkey.url, watchdog_ms=3000)
     holder, python = java.owner(), open_sides(version).python()
@@ -122,9 +103,7 @@ def test_java_is_killed_while_it_holds(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_python_is_killed_while_it_holds(
-    open_sides: Callable[..., Sides], version: str, unique_name: str, valkey: Server
-) -> None:
+def test_python_is_killed_while_it_holds(open_sides, version, unique_name, valkey):
     """All kinds at once: what a watchdog kept ends within its time."""
     java = open_sides(version).java()
     names = {kind: f"{unique_name}-{kind}" for kind in ("lock", "fair_lock", "write_lock")}
@@ -152,15 +131,13 @@ def test_python_is_killed_while_it_holds(
 
 
 @pytest.mark.parametrize("version", LOCKS["fair_lock"])
-def test_fair_to_both(
-    open_sides: Callable[..., Sides], version: str, first: str, unique_name: str, direct: redis.Redis
-) -> None:
+def test_fair_to_both(open_sides, version, first, unique_name, direct):
     """Whoever comes first is first, whatever language they speak; those who leave are left out."""
     one, other = open_sides(version).both(first)
     holder = one.owner().get("fair_lock", unique_name)
     queue = f"redisson_lock_queue:{{{unique_name}}}"
     holder.lock()
-    waiting: list[tuple[Handle, Future[Any]]] = []
+    waiting = []
     owners = [side.owner() for side in (one, other, other, one, other, one, one, other)]
     for place, owner in enumerate(owners):
         handle = owner.get("fair_lock", unique_name)
@@ -182,9 +159,7 @@ def test_fair_to_both(
 
 
 @pytest.mark.parametrize("version", OTHERS["permit_expirable_semaphore"])
-def test_permits_of_the_other(
-    open_sides: Callable[..., Sides], version: str, first: str, unique_name: str, direct: redis.Redis
-) -> None:
+def test_permits_of_the_other(open_sides, version, first, unique_name, direct):
     """Permits are told by their ids, so anybody can give them back, and knows when they expire."""
     one, other = open_sides(version).both(first)
     mine, theirs = (side.owner().get("permit_expirable_semaphore", unique_name) for side in (one, other))
@@ -210,9 +185,7 @@ def test_permits_of_the_other(
 
 
 @pytest.mark.parametrize("version", OTHERS["permit_expirable_semaphore"])
-def test_several_permits_of_the_other(
-    open_sides: Callable[..., Sides], version: str, first: str, unique_name: str, direct: redis.Redis
-) -> None:
+def test_several_permits_of_the_other(open_sides, version, first, unique_name, direct):
     """One side acquires and releases several at once, and the other releases them, in a list or alone."""
     one, other = open_sides(version).both(first)
     mine, theirs = (side.owner().get("permit_expirable_semaphore", unique_name) for side in (one, other))
@@ -236,9 +209,7 @@ def test_several_permits_of_the_other(
 
 
 @pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore"])
-def test_a_semaphore_that_the_other_lets_expire_or_deletes(
-    sides: Sides, first: str, kind: str, unique_name: str, direct: redis.Redis
-) -> None:
+def test_a_semaphore_that_the_other_lets_expire_or_deletes(sides, first, kind, unique_name, direct):
     """Both mean the same keys, and the permits in all, which only Python knows, go with them."""
     mine, theirs = (side.owner().get(kind, unique_name) for side in sides.both(first))
     assert mine.try_set_permits(3)
@@ -256,7 +227,7 @@ def test_a_semaphore_that_the_other_lets_expire_or_deletes(
     assert mine.available_permits() == 2
 
 
-def test_java_returns_from_a_latch_that_python_deletes(sides: Sides, unique_name: str, direct: redis.Redis) -> None:
+def test_java_returns_from_a_latch_that_python_deletes(sides, unique_name, direct):
     mine, theirs = (side.owner().get("count_down_latch", unique_name) for side in (sides.python(), sides.java()))
     assert theirs.try_set_count(3)
     pending = theirs.start("wait", 20)
@@ -268,12 +239,12 @@ def test_java_returns_from_a_latch_that_python_deletes(sides: Sides, unique_name
 
 
 @pytest.mark.parametrize("name", ["{shop}orders", "orders{1}", "größe", "a b\tc", "日本"])
-def test_names(sides: Sides, first: str, name: str, unique_name: str, direct: redis.Redis) -> None:
+def test_names(sides, first, name, unique_name, direct):
     """Both derive the same keys and channels from any name."""
     name = f"{name}{unique_name}"
     one, other = sides.both(first)
 
-    def meet(kind: str, side: Side, another: Side) -> None:
+    def meet(kind, side, another):
         mine, theirs = side.owner().get(kind, f"{name}-{kind}"), another.owner().get(kind, f"{name}-{kind}")
         mine.lock()
         assert theirs.is_locked()
@@ -287,15 +258,13 @@ def test_names(sides: Sides, first: str, name: str, unique_name: str, direct: re
         meet(kind, one, other)
 
 
-def test_java_deletes_the_lock_of_another_library_when_it_forces_it_open(
-    sides: Sides, unique_name: str, direct: redis.Redis
-) -> None:
+def test_java_deletes_the_lock_of_another_library_when_it_forces_it_open(sides, unique_name, direct):
     assert direct.lock(unique_name, timeout=60).acquire(blocking=False)
     assert sides.java().owner().get("lock", unique_name).force_unlock() is True
     assert not direct.exists(unique_name)
 
 
-def test_a_lock_that_java_forces_open_is_reported_as_lost(sides: Sides, unique_name: str) -> None:
+def test_a_lock_that_java_forces_open_is_reported_as_lost(sides, unique_name):
     """What Java forces open, ours says at the latest when it gives it back."""
     java, python = sides.java(), sides.python()
     mine = python.owner().get("lock", unique_name)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import redis
 from redis.exceptions import NoPermissionError
 
 from tests.interop.building import CURRENT, LAST_3, OLD, VERSIONS
 from tests.interop.clients import PythonSide, Side
-from tests.interop.conftest import Sides
 from tests.interop.supported_kinds import LOCKS, OTHERS
 from tests.interop.waiters import until_it_waits
 from tests.interop.wake_up_checks import SOON, Way
-from tests.servers import Server
 from tests.waiting import until
-from tests.worlds.clock import ClockWorld
 
 PREFIX = "prod:"
 
@@ -42,9 +37,7 @@ def wake(listeners: redis.Redis, kind: str, holder: Side, waiter: Side, held: st
 
 
 @pytest.mark.parametrize(("version", "kind"), MAPPED)
-def test_what_java_maps_is_the_name_here(
-    open_sides: Callable[..., Sides], version: str, kind: str, unique_name: str, direct: redis.Redis
-) -> None:
+def test_what_java_maps_is_the_name_here(open_sides, version, kind, unique_name, direct):
     sides = open_sides(version)
     java, python = sides.java(prefix=PREFIX), sides.python()
     mine, theirs = f"{PREFIX}{unique_name}", unique_name
@@ -61,9 +54,7 @@ def test_what_java_maps_is_the_name_here(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_queue_of_a_fair_lock_whose_name_is_mapped(
-    open_sides: Callable[..., Sides], version: str, unique_name: str, direct: redis.Redis
-) -> None:
+def test_the_queue_of_a_fair_lock_whose_name_is_mapped(open_sides, version, unique_name, direct):
     """Old ones give it the name that was not mapped: both exclude each other, in two queues."""
     sides = open_sides(version)
     java, python = sides.java(prefix=PREFIX), sides.python()
@@ -81,9 +72,7 @@ def test_the_queue_of_a_fair_lock_whose_name_is_mapped(
 
 
 @pytest.mark.parametrize(("version", "excluded"), [(CURRENT, True), (LAST_3, True), (OLD, False)])
-def test_a_read_write_lock_whose_name_is_mapped(
-    open_sides: Callable[..., Sides], version: str, excluded: bool, unique_name: str, direct: redis.Redis
-) -> None:
+def test_a_read_write_lock_whose_name_is_mapped(open_sides, version, excluded, unique_name, direct):
     """The old one maps the name twice, and so has another lock."""
     sides = open_sides(version)
     theirs = sides.java(prefix=PREFIX).owner().get("write_lock", unique_name)
@@ -94,7 +83,7 @@ def test_a_read_write_lock_whose_name_is_mapped(
     theirs.unlock()
 
 
-def test_permits_of_the_oldest_have_other_ids(open_sides: Callable[..., Sides], unique_name: str) -> None:
+def test_permits_of_the_oldest_have_other_ids(open_sides, unique_name):
     """They are counted together, but neither side can give back what the other took."""
     sides = open_sides(OLD)
     mine, theirs = (
@@ -125,9 +114,7 @@ def allow(direct: redis.Redis, commands: list[str], keys: list[str]) -> None:
     direct.execute_command("ACL", "SETUSER", "mover", "reset", "on", ">sesame", *rules)  # type: ignore[no-untyped-call]
 
 
-def test_the_permissions_that_we_need_besides_those_of_java(
-    fresh_server: Callable[..., Server], worlds: dict[str, ClockWorld], unique_name: str
-) -> None:
+def test_the_permissions_that_we_need_besides_those_of_java(fresh_server, worlds, unique_name):
     server = fresh_server()
     own = ["pyredisson_epoch:*", "pyredisson_done:*", "pyredisson_permits:*", "pyredisson_lock_alive:*"]
     keys = [f"{unique_name}*", f"{{{unique_name}*", "redisson_*", *own]

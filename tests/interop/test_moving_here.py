@@ -10,7 +10,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-import redis
 
 from pyredisson import Redisson
 from tests.interop.contention import Times, check_exclusion, contend, counters, let_begin
@@ -73,42 +72,42 @@ def compete(valkey: Server, name: str, blocks: list[Block], others: list[Future[
     assert check_exclusion(everybody) >= len(everybody) - 1
 
 
-def test_from_python_redis_lock(valkey: Server, client: Redisson, unique_name: str, direct: redis.Redis) -> None:
-    def old() -> Any:
+def test_from_python_redis_lock(valkey, client, unique_name, direct):
+    def old():
         return redis_lock.Lock(direct, unique_name, expire=60)
 
-    def both() -> Any:
+    def both():
         return moving.in_the_place_of_python_redis_lock(client, direct, unique_name)
 
-    def new() -> Any:
+    def new():
         return client.get_lock(unique_name).hold()
 
     compete(valkey, f"{unique_name}-1", [old, old, both, both])
     compete(valkey, f"{unique_name}-2", [both, both, new, new])
 
 
-def test_from_pottery(valkey: Server, client: Redisson, unique_name: str, direct: redis.Redis) -> None:
-    def old() -> Any:
+def test_from_pottery(valkey, client, unique_name, direct):
+    def old():
         return pottery.Redlock(key=unique_name, masters={direct}, auto_release_time=60)
 
-    def both() -> Any:
+    def both():
         return moving.in_the_place_of_pottery(client, direct, unique_name)
 
-    def new() -> Any:
+    def new():
         return client.get_lock(unique_name).hold()
 
     compete(valkey, f"{unique_name}-1", [old, old, both, both])
     compete(valkey, f"{unique_name}-2", [both, both, new, new])
 
 
-def test_from_redsync(valkey: Server, client: Redisson, unique_name: str) -> None:
+def test_from_redsync(valkey, client, unique_name):
     peer = Peer("redsync")
     side = PeerSide(peer, [valkey.url])
 
-    def both() -> Any:
+    def both():
         return moving.in_the_place_of_redsync(client, unique_name)
 
-    def new() -> Any:
+    def new():
         return client.get_lock(f"lock:{unique_name}").hold()
 
     try:
@@ -120,7 +119,7 @@ def test_from_redsync(valkey: Server, client: Redisson, unique_name: str) -> Non
         peer.kill()
 
 
-def test_from_shedlock(valkey: Server, client: Redisson, unique_name: str) -> None:
+def test_from_shedlock(valkey, client, unique_name):
     """A job that ShedLock runs, or has run for `lockAtLeastFor`, does not run here, and the other way round."""
     peer, where = Jvm(building.require("java")), (quoted(urlsplit(valkey.url).netloc), quoted(unique_name))
     old = f"job-lock:default:{unique_name}"

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, wait
 
 import pytest
-import redis
 
 from tests.interop.building import CURRENT, OLD, VERSIONS
 from tests.interop.clients import Owner, not_owned
@@ -15,10 +14,7 @@ from tests.interop.counting import count_up, crowd
 from tests.interop.peer import WITHIN
 from tests.interop.same_calls import OF_ONE_SIDE
 from tests.servers import Server
-from tests.volumes import Volume
 from tests.waiting import until
-
-LANGUAGES = ("java", "python")
 
 
 @pytest.fixture
@@ -31,13 +27,6 @@ def three(fresh_server: Callable[..., Server]) -> list[Server]:
 def names(unique_name: str) -> str:
     """Of three members on one server, in the order in which ours takes them."""
     return ",".join(f"{unique_name}-{each}" for each in "abc")
-
-
-@pytest.fixture(params=LANGUAGES)
-def first(request: pytest.FixtureRequest) -> str:
-    """Who comes first; the other one is of the other language."""
-    language: str = request.param
-    return language
 
 
 @pytest.fixture
@@ -72,29 +61,14 @@ def both(sides: Sides, first: str) -> tuple[Owner, Owner]:
 
 @pytest.mark.volume
 @pytest.mark.parametrize(("version", "members"), [*((version, "lock") for version in VERSIONS), (CURRENT, "fair_lock")])
-def test_only_one_owner_holds_the_lock_at_a_time(
-    open_sides: Callable[..., Sides],
-    nothing_left: Callable[..., None],
-    version: str,
-    members: str,
-    names: str,
-    valkey: Server,
-    volume: Volume,
-) -> None:
+def test_only_one_owner_holds_the_lock_at_a_time(open_sides, nothing_left, version, members, names, valkey, volume):
     owners = crowd(open_sides(version))
     count_up(owners, valkey.url, f"multi_lock/{members}", names, volume(20, full=1000), about=f"Redisson {version}")
     nothing_left(valkey)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_all_or_none(
-    open_sides: Callable[..., Sides],
-    nothing_left: Callable[..., None],
-    version: str,
-    first: str,
-    names: str,
-    valkey: Server,
-) -> None:
+def test_all_or_none(open_sides, nothing_left, version, first, names, valkey):
     """A member that the other language holds keeps it out, and it keeps none of the others; and the reverse."""
     one, other = both(open_sides(version), first)
     mine = one.get("multi_lock/lock", names)
@@ -124,13 +98,7 @@ def test_all_or_none(
         nothing_left(valkey)
 
 
-def test_given_in_another_order(
-    open_sides: Callable[..., Sides],
-    nothing_left: Callable[..., None],
-    names: str,
-    valkey: Server,
-    direct: redis.Redis,
-) -> None:
+def test_given_in_another_order(open_sides, nothing_left, names, valkey, direct):
     """Then they may wait for each other in a circle, which Java leaves after 1.5 s a member, and begins again."""
     sides = open_sides(CURRENT)
     java, python, another = sides.java().owner(), sides.python().owner(), sides.python().owner()
@@ -162,14 +130,8 @@ def test_given_in_another_order(
     ],
 )
 def test_only_one_owner_holds_the_lock_at_a_time_on_three_servers(
-    open_sides: Callable[..., Sides],
-    nothing_left: Callable[..., None],
-    three: list[Server],
-    version: str,
-    kind: str,
-    unique_name: str,
-    volume: Volume,
-) -> None:
+    open_sides, nothing_left, three, version, kind, unique_name, volume
+):
     """Ours needs the majority, whatever it is called; that of Java does if it is a red lock, and else all of them."""
     urls = [server.url for server in three]
     owners = crowd(open_sides(version, *urls), restart_guard=False)
@@ -179,14 +141,7 @@ def test_only_one_owner_holds_the_lock_at_a_time_on_three_servers(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_majority_or_nothing(
-    open_sides: Callable[..., Sides],
-    nothing_left: Callable[..., None],
-    three: list[Server],
-    version: str,
-    first: str,
-    unique_name: str,
-) -> None:
+def test_a_majority_or_nothing(open_sides, nothing_left, three, version, first, unique_name):
     one, other = both(open_sides(version, *(server.url for server in three)), first)
     mine, theirs = (owner.get("red_lock/lock", unique_name) for owner in (one, other))
     singles = [both(open_sides(version, server.url), first)[1].get("lock", unique_name) for server in three]

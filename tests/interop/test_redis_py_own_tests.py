@@ -25,7 +25,6 @@ import redis.asyncio
 from pyredisson.compat import redis_py
 from pyredisson.compat.redis_py import asyncio as redis_py_asyncio
 from tests.examples import ROOT
-from tests.servers import Server
 
 #: That of fetching, mostly: pip makes what it needs for it, which takes a busy machine a while.
 pytestmark = pytest.mark.timeout(400)
@@ -142,9 +141,8 @@ def check(
     assert set(different) == set(failed), "they are alike by now: say so in the documentation"
 
 
-def test_theirs_for_threads(sources: Path, fresh_server: Callable[..., Server]) -> None:
-    server = fresh_server()
-    with redis.Redis.from_url(server.url) as r, redis.Redis.from_url(server.url, decode_responses=True) as decoded:
+def test_theirs_for_threads(sources, own):
+    with redis.Redis.from_url(own.url) as r, redis.Redis.from_url(own.url, decode_responses=True) as decoded:
         with standing_in(sys.modules["redis.lock"], redis_py.Lock):
             module = module_with_tests(sources / "test_lock.py")
         given = {"r": r, "r_decoded": decoded, "fake_lock_time": module.FakeLockTime()}
@@ -157,18 +155,17 @@ def test_theirs_for_threads(sources: Path, fresh_server: Callable[..., Server]) 
         )
 
 
-def test_theirs_for_asyncio(sources: Path, fresh_server: Callable[..., Server]) -> None:
-    server = fresh_server()
+def test_theirs_for_asyncio(sources, own):
     plain = types.ModuleType("pytest_asyncio")
     plain.fixture = lambda: lambda function: function  # type: ignore[attr-defined]
     with standing_in(sys.modules["redis.asyncio.lock"], redis_py_asyncio.Lock):
         module = module_with_tests(sources / "test_asyncio" / "test_lock.py", pytest_asyncio=plain)
 
-    def run(test: Any, wanted: list[str]) -> None:
-        async def work() -> None:
+    def run(test, wanted):
+        async def work():
             async with (
-                redis.asyncio.Redis.from_url(server.url) as r,
-                redis.asyncio.Redis.from_url(server.url, decode_responses=True) as decoded,
+                redis.asyncio.Redis.from_url(own.url) as r,
+                redis.asyncio.Redis.from_url(own.url, decode_responses=True) as decoded,
             ):
                 given = {"r": r, "r_decoded": decoded, "fake_lock_time": module.FakeLockTime()}
                 try:
@@ -181,11 +178,11 @@ def test_theirs_for_asyncio(sources: Path, fresh_server: Callable[..., Server]) 
 
         asyncio.run(work())
 
-    with redis.Redis.from_url(server.url) as direct:
+    with redis.Redis.from_url(own.url) as direct:
         check(module, FOR_ASYNCIO, DIFFERENT, run, direct.flushall)
 
 
-def test_the_page_counts_them() -> None:
+def test_the_page_counts_them():
     page = (ROOT / "docs/howto/from-redis-py.md").read_text()
     count, version = FOR_THREADS + FOR_ASYNCIO, RELEASE.rpartition("=")[2]
     passed = count - len(DIFFERENT_FOR_THREADS) - len(DIFFERENT)

@@ -9,13 +9,10 @@ from random import Random
 import pytest
 
 from tests.interop.clients import Owner, Side
-from tests.interop.conftest import Sides
 from tests.interop.random_calls import LEASES, STORIES
 from tests.interop.same_calls import FAMILIES, Both, Server, Twin
 from tests.interop.supported_kinds import CURRENT, LAST_3, LOCKS, OLD, OTHERS
-from tests.servers import BUILDS, VALKEY, Build
-from tests.servers import Server as RedisServer
-from tests.volumes import Volume
+from tests.servers import BUILDS, VALKEY
 
 #: Of each family at full volume: of the newest version on our usual server, and of the others.
 SEQUENCES = 350
@@ -43,14 +40,7 @@ def owners(make: Callable[[], Side]) -> list[Owner]:
 @pytest.mark.volume
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("version", "build", "family"), CASES, ids=lambda each: getattr(each, "id", each))
-def test_what_is_left_in_redis(
-    open_sides: Callable[..., Sides],
-    fresh_server: Callable[..., RedisServer],
-    version: str,
-    build: Build,
-    family: str,
-    volume: Volume,
-) -> None:
+def test_what_is_left_in_redis(open_sides, fresh_server, version, build, family, volume):
     place = fresh_server(build)
     sides = open_sides(version, place.url)
     java, python = owners(sides.java), owners(sides.python)

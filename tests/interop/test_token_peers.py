@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import redis
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from pyredisson import LockLostError, LockNotOwnedError
 from pyredisson._tools.cli import cli
@@ -21,7 +21,6 @@ from tests.interop.peer import WITHIN
 from tests.interop.tokens.building import LIBRARIES
 from tests.interop.tokens.peers import LEASE, Peer, PeerSide
 from tests.servers import Server
-from tests.volumes import Volume
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 
@@ -86,7 +85,7 @@ def node(valkey: Server, worlds: dict[str, ClockWorld], peer: Peer) -> Nodes:
 
 @pytest.mark.volume
 @pytest.mark.timeout(900)
-def test_only_one_owner_holds_the_lock_at_a_time(nodes: Nodes, unique_name: str, volume: Volume) -> None:
+def test_only_one_owner_holds_the_lock_at_a_time(nodes, unique_name, volume):
     python, theirs = nodes.python(), nodes.theirs()
     owners = [python.owner(), python.owner(), nodes.python("asyncio").owner(), theirs.owner(), nodes.theirs().owner()]
     hand_overs = volume(40, full=HAND_OVERS)
@@ -107,7 +106,7 @@ def test_only_one_owner_holds_the_lock_at_a_time(nodes: Nodes, unique_name: str,
 
 
 @pytest.mark.parametrize("runtime", ["threads", "asyncio"])
-def test_each_waits_for_the_other_and_cannot_release_its_lock(nodes: Nodes, unique_name: str, runtime: str) -> None:
+def test_each_waits_for_the_other_and_cannot_release_its_lock(nodes, unique_name, runtime):
     mine = nodes.python(runtime).owner().get(nodes.kind, unique_name)
     theirs = nodes.theirs().owner().get(nodes.kind, unique_name)
     assert theirs.try_lock()
@@ -135,7 +134,7 @@ def test_each_waits_for_the_other_and_cannot_release_its_lock(nodes: Nodes, uniq
     assert not any(nodes.values(unique_name))
 
 
-def test_each_gets_what_the_other_let_expire(nodes: Nodes, unique_name: str) -> None:
+def test_each_gets_what_the_other_let_expire(nodes, unique_name):
     mine = nodes.python().owner().get(nodes.kind, unique_name)
     theirs = nodes.theirs().owner().get(nodes.kind, unique_name)
     assert theirs.lock(SHORT)
@@ -150,9 +149,7 @@ def test_each_gets_what_the_other_let_expire(nodes: Nodes, unique_name: str) -> 
     assert theirs.unlock()
 
 
-def test_each_keeps_the_other_out_while_it_extends_its_lease(
-    node: Nodes, unique_name: str, direct: redis.Redis
-) -> None:
+def test_each_keeps_the_other_out_while_it_extends_its_lease(node, unique_name, direct):
     mine = node.python(lock_watchdog_timeout=6.0).owner().get("token_lock", unique_name)
     theirs = node.theirs().owner().get("token_lock", unique_name)
     mine.lock()
@@ -170,7 +167,7 @@ def test_each_keeps_the_other_out_while_it_extends_its_lease(
     theirs.unlock()
 
 
-def test_a_drop_in_does_not_extend_the_lock_of_the_other(node: Nodes, unique_name: str, direct: redis.Redis) -> None:
+def test_a_drop_in_does_not_extend_the_lock_of_the_other(node, unique_name, direct):
     theirs = node.theirs().owner().get("token_lock", unique_name)
     with node.live[0].client() as client:
         lock = DropIn(client, unique_name, timeout=LEASE)
@@ -185,13 +182,11 @@ def test_a_drop_in_does_not_extend_the_lock_of_the_other(node: Nodes, unique_nam
     assert theirs.unlock()
 
 
-def test_the_commands_list_show_and_free_their_lock(
-    fresh_server: Callable[..., Server], worlds: dict[str, ClockWorld], peer: Peer
-) -> None:
+def test_the_commands_list_show_and_free_their_lock(fresh_server, worlds, peer):
     own = fresh_server()
     nodes = Nodes([own], worlds, peer)
 
-    def run(*arguments: str) -> Result:
+    def run(*arguments):
         return CliRunner().invoke(cli, list(arguments), env={"PYREDISSON_URL": own.url})
 
     theirs = nodes.theirs().owner().get("token_lock", "orders")

@@ -1,16 +1,9 @@
 """Whoever waits is woken by a message of the other language, and not by the end of some time."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import pytest
-import redis
 
-from tests.interop.conftest import Sides
 from tests.interop.supported_kinds import LOCK_CASES, OTHERS
 from tests.interop.wake_up_checks import check_wake_ups
-from tests.volumes import Volume
 
 CASES = [
     *((version, kind) for version, kind in LOCK_CASES if kind not in ("spin_lock", "read_lock")),
@@ -21,12 +14,5 @@ CASES = [
 
 @pytest.mark.volume
 @pytest.mark.parametrize(("version", "kind"), CASES)
-def test_a_message_ends_the_wait(
-    open_sides: Callable[..., Sides],
-    version: str,
-    kind: str,
-    unique_name: str,
-    direct: redis.Redis,
-    volume: Volume,
-) -> None:
+def test_a_message_ends_the_wait(open_sides, version, kind, unique_name, direct, volume):
     check_wake_ups(open_sides(version), direct, kind, unique_name, volume(2, full=100), about=f"Redisson {version}")

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import threading
 import urllib.request
 import weakref
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
@@ -18,8 +15,8 @@ from pyredisson import Config, Redisson
 from pyredisson._tools.exporter import Exporter, Scanner
 from pyredisson.inspection import LockView, Snapshot, WaiterView, Who
 from pyredisson.inspection.inspector import Keep
-from tests.command_line import Program, Programs
-from tests.servers import HOST, NOBODYS_PORT, Server
+from tests.command_line import Program
+from tests.servers import HOST, NOBODYS_PORT
 from tests.waiting import until
 
 NOW = 1_000.0
@@ -52,7 +49,7 @@ def kept(snapshot: Snapshot, keep: Keep) -> Snapshot:
     return replace(snapshot, locks=keep(iter(snapshot.locks)))
 
 
-def test_locks_and_waiters_are_counted_by_kind() -> None:
+def test_locks_and_waiters_are_counted_by_kind():
     found = exported(
         view("a", since=NOW - 40),
         view("b", since=NOW - 7, waiting=2),
@@ -67,7 +64,7 @@ def test_locks_and_waiters_are_counted_by_kind() -> None:
     assert (found["up"], found["scan_complete"], found["scan_keys"], found["scan_errors"]) == (1, 1, 9, 0)
 
 
-def test_what_never_ends_is_counted() -> None:
+def test_what_never_ends_is_counted():
     found = exported(
         view("a", never_expires=True),
         view("b", holders=(Who(client_id="gone", connected=False),)),
@@ -79,7 +76,7 @@ def test_what_never_ends_is_counted() -> None:
     assert found["dead_waiters"] == 1
 
 
-def test_owners_that_wait_for_each_other_are_counted() -> None:
+def test_owners_that_wait_for_each_other_are_counted():
     one, other, third = (Who(client_id=each, thread_id=1, owner=f"{each}:1") for each in ("one", "other", "third"))
     locks = (
         LockView("a", "lock", "node", holders=(one,), waiters=(WaiterView(other, "lock"), WaiterView(third, "lock"))),
@@ -89,19 +86,19 @@ def test_owners_that_wait_for_each_other_are_counted() -> None:
     assert exported(locks[0])["deadlocked_owners"] == 0
 
 
-def test_without_locks_there_are_zeros() -> None:
+def test_without_locks_there_are_zeros():
     found = exported()
     assert [found[name] for name in ("locks lock", "waiters lock", "longest_hold_seconds", "clients")] == [0] * 4
 
 
-def test_a_kind_that_was_seen_stays_with_0() -> None:
+def test_a_kind_that_was_seen_stays_with_0():
     snapshots = [Snapshot(NOW), Snapshot(NOW, (view("a", kind="fair_lock"),))]
     exporter = Exporter(Scanner(lambda keep: kept(snapshots.pop() if len(snapshots) > 1 else snapshots[0], keep), 1e-9))
     assert values(exporter)["locks fair_lock"] == 1
     until(lambda: values(exporter)["locks fair_lock"] == 0)
 
 
-def test_locks_have_time_series_only_if_their_names_match() -> None:
+def test_locks_have_time_series_only_if_their_names_match():
     locks = (view("order:1", since=NOW - 5, free_in=20.0), view("order:2", waiting=1), view("seat:1"))
     assert not any(name.startswith("lock_") for name in exported(*locks))
     found = exported(*locks, names="order:*")
@@ -114,7 +111,7 @@ def test_locks_have_time_series_only_if_their_names_match() -> None:
     assert found["lock_waiters order:2"] == 1
 
 
-def test_the_longest_holds_stay_within_the_limit() -> None:
+def test_the_longest_holds_stay_within_the_limit():
     found = exported(*(view(f"order:{number}", since=NOW - number) for number in range(100)), names="*", limit=2)
     assert [name for name in found if name.startswith("lock_hold")] == [
         "lock_hold_seconds order:99",
@@ -123,10 +120,10 @@ def test_the_longest_holds_stay_within_the_limit() -> None:
     assert found["locks_beyond_limit"] == 98
 
 
-def test_locks_are_counted_and_not_kept() -> None:
+def test_locks_are_counted_and_not_kept():
     alive, most = weakref.WeakSet[Who](), 0
 
-    def found() -> Iterator[LockView]:
+    def found():
         nonlocal most
         for number in range(2000):
             lock = view(f"order:{number}", since=NOW - number % 500)
@@ -134,7 +131,7 @@ def test_locks_are_counted_and_not_kept() -> None:
             yield lock
             most = max(most, len(alive))
 
-    def scan(keep: Keep) -> Snapshot:
+    def scan(keep):
         return Snapshot(NOW, keep(found()))
 
     exported = values(Exporter(Scanner(scan, 60.0, names="*", limit=3)))
@@ -143,14 +140,14 @@ def test_locks_are_counted_and_not_kept() -> None:
     assert most < 100
 
 
-def test_any_name_can_be_a_label() -> None:
+def test_any_name_can_be_a_label():
     names = ['quotes "and\nlines"', "\x1b[31mred", "\udcff", "日本🔒", "x" * 10_000]
     found = exported(*map(view, names), names="*")
     assert len([name for name in found if name.startswith("lock_hold")]) == len(names)
 
 
-def test_a_scan_that_fails_is_reported_as_a_server_that_is_away() -> None:
-    def scan(keep: Keep) -> Snapshot:
+def test_a_scan_that_fails_is_reported_as_a_server_that_is_away():
+    def scan(keep):
         raise OSError("refused")
 
     found = values(Exporter(Scanner(scan, 60.0)))
@@ -158,15 +155,15 @@ def test_a_scan_that_fails_is_reported_as_a_server_that_is_away() -> None:
     assert "locks lock" not in found
 
 
-def test_a_snapshot_of_nothing_but_errors_is_a_server_that_is_away() -> None:
+def test_a_snapshot_of_nothing_but_errors_is_a_server_that_is_away():
     assert exported(complete=False, errors=("refused",))["up"] == 0
     assert exported(view("a"), complete=False, errors=("one of three refused",), keys_seen=1)["up"] == 1
 
 
-def test_scrapes_share_one_scan() -> None:
+def test_scrapes_share_one_scan():
     began, go_on = threading.Semaphore(0), threading.Event()
 
-    def scan(keep: Keep) -> Snapshot:
+    def scan(keep):
         began.release()
         assert go_on.wait(10)
         return Snapshot(NOW)
@@ -184,7 +181,7 @@ def test_scrapes_share_one_scan() -> None:
     assert scanner.scans == 1
 
 
-def test_a_scan_that_is_old_is_repeated() -> None:
+def test_a_scan_that_is_old_is_repeated():
     scanner = Scanner(lambda _: Snapshot(NOW), 1e-9)
     first = scanner.latest()
     until(lambda: scanner.latest() is not first)
@@ -207,7 +204,7 @@ def read(address: str, accept: str = "application/openmetrics-text") -> str:
         return str(answer.read().decode())
 
 
-def test_once_it_writes_openmetrics(command_line: Programs, valkey: Server, unique_name: str) -> None:
+def test_once_it_writes_openmetrics(command_line, valkey, unique_name):
     url = f"redis://{HOST}:{valkey.port}"
     with Redisson.from_url(url) as client, client.get_lock(f"{unique_name}:1"):
         program = command_line.pyredisson("metrics", "--once", "--names", f"{unique_name}:*", url=url)
@@ -219,7 +216,7 @@ def test_once_it_writes_openmetrics(command_line: Programs, valkey: Server, uniq
     assert program.stderr == ""
 
 
-def test_once_without_a_server(command_line: Programs) -> None:
+def test_once_without_a_server(command_line):
     program = command_line.pyredisson("metrics", "--once", url=f"redis://:s3cret@{HOST}:{NOBODYS_PORT}")
     assert program.exit_code() == 69
     assert "pyredisson_up 0.0" in program.stdout
@@ -227,11 +224,8 @@ def test_once_without_a_server(command_line: Programs) -> None:
     assert "Traceback" not in program.stderr
 
 
-def test_it_serves_while_the_server_is_away_and_when_it_is_back(
-    command_line: Programs, fresh_server: Callable[..., Server]
-) -> None:
-    server = fresh_server()
-    url = f"redis://{HOST}:{server.port}"
+def test_it_serves_while_the_server_is_away_and_when_it_is_back(command_line, own):
+    url = f"redis://{HOST}:{own.port}"
     program = command_line.pyredisson("metrics", "--listen", f"{HOST}:0", "--interval", "0.01", url=url)
     address = address_of(program)
     with Redisson.from_url(url, config=Config(client_name="web")) as client, client.get_lock("orders"):
@@ -239,7 +233,7 @@ def test_it_serves_while_the_server_is_away_and_when_it_is_back(
         assert "pyredisson_up 1.0" in found
         assert 'pyredisson_server_locks{kind="lock"} 1.0' in found
         assert "pyredisson_server_clients 1.0" in found
-    server.stop()
+    own.stop()
     until(lambda: "pyredisson_up 0.0" in read(address), within=20)
     assert "pyredisson_up 0.0" in read(address, accept="text/plain")
     program.send(signal.SIGTERM)
@@ -247,19 +241,8 @@ def test_it_serves_while_the_server_is_away_and_when_it_is_back(
     assert "Traceback" not in program.stderr
 
 
-def test_a_port_in_use_is_reported(command_line: Programs, valkey: Server) -> None:
+def test_a_port_in_use_is_reported(command_line, valkey):
     program = command_line.pyredisson("metrics", "--listen", f"{HOST}:{valkey.port}", url=f"redis://{HOST}")
     assert program.exit_code() == 1
     assert "cannot listen" in program.stderr
     assert "Traceback" not in program.stderr
-
-
-def test_without_the_extra_it_says_what_to_install() -> None:
-    program = (
-        "import sys; sys.modules['prometheus_client'] = None; sys.argv[1:] = ['metrics', '--once']; "
-        "from pyredisson.__main__ import main; main()"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
-    assert done.returncode == 2
-    assert 'pip install "pyredisson[cli,prometheus]"' in done.stderr
-    assert "Traceback" not in done.stderr

@@ -5,15 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pyredisson import events
-from tests.observe.meters import Meter
-from tests.worlds.base import World
 from tests.worlds.environments import sync_and_async
 
 STRANGER = "8743c9c0-0795-4907-87fd-6c719a6b4586:7"
 
 
 @sync_and_async
-def test_acquires_waits_and_holds(world: World, meter: Meter) -> None:
+def test_acquires_waits_and_holds(world, meter):
     client = world.client(listeners=(meter.listener(),))
     alice, bob = world.actors(2)
     mine, theirs = alice.lock(client), bob.lock(client)
@@ -36,7 +34,7 @@ def test_acquires_waits_and_holds(world: World, meter: Meter) -> None:
 
 
 @sync_and_async
-def test_acquires_of_permits(world: World, meter: Meter) -> None:
+def test_acquires_of_permits(world, meter):
     client = world.client(listeners=(meter.listener(),))
     alice, bob = world.actors(2)
     mine, theirs = alice.get(client, "semaphore", "seats", permits=1), bob.get(client, "semaphore", "seats")
@@ -50,7 +48,7 @@ def test_acquires_of_permits(world: World, meter: Meter) -> None:
 
 
 @sync_and_async
-def test_a_loss_ends_the_hold(world: World, meter: Meter) -> None:
+def test_a_loss_ends_the_hold(world, meter):
     client = world.client(listeners=(meter.listener(),), lock_watchdog_timeout=0.6)
     world.actor().lock(client).lock()
     world.redis.delete("orders")
@@ -61,7 +59,7 @@ def test_a_loss_ends_the_hold(world: World, meter: Meter) -> None:
 
 
 @sync_and_async
-def test_an_interrupted_wait_ends(world: World, meter: Meter) -> None:
+def test_an_interrupted_wait_ends(world, meter):
     client = world.client(listeners=(meter.listener(),))
     alice, bob = world.actor(), world.interruptible()
     mine, theirs = alice.lock(client), bob.lock(client)
@@ -72,7 +70,7 @@ def test_an_interrupted_wait_ends(world: World, meter: Meter) -> None:
 
 
 @sync_and_async
-def test_a_holder_that_is_gone_holds_no_longer(world: World, meter: Meter) -> None:
+def test_a_holder_that_is_gone_holds_no_longer(world, meter):
     client = world.client(listeners=(meter.listener(),), lock_watchdog_timeout=0.6)
     alice = world.actor()
     alice.lock(client).lock()
@@ -86,7 +84,7 @@ def acquired(name: str, owner: str = "client:1", lease: float | None = None) -> 
     return events.Acquired(name, owner, 0.001, 1, lease)
 
 
-def test_failures_are_counted_by_their_reason(meter: Meter) -> None:
+def test_failures_are_counted_by_their_reason(meter):
     listener, error = meter.listener(), OSError()
     listener(events.AcquireFailed("orders", "client:1", 0.5, "quorum", error))
     for _ in range(2):
@@ -97,7 +95,7 @@ def test_failures_are_counted_by_their_reason(meter: Meter) -> None:
     assert not meter.value("timeouts")
 
 
-def test_the_label_of_a_lock_is_that_of_its_name_and_the_number_of_labels_is_limited(meter: Meter) -> None:
+def test_the_label_of_a_lock_is_that_of_its_name_and_the_number_of_labels_is_limited(meter):
     listener = meter.listener(label=lambda name: name.split(":")[0], max_labels=2)
     for name in ("order:1", "order:2", "seat:1", "table:1", "chair:1"):
         listener(acquired(name))
@@ -108,7 +106,7 @@ def test_the_label_of_a_lock_is_that_of_its_name_and_the_number_of_labels_is_lim
     assert meter.value("acquisitions") is None
 
 
-def test_a_hold_whose_lease_has_ended_is_forgotten(meter: Meter) -> None:
+def test_a_hold_whose_lease_has_ended_is_forgotten(meter):
     listener = meter.listener()
     listener(acquired("short", lease=0.0))
     listener(acquired("long", lease=60.0))
@@ -125,7 +123,7 @@ def test_a_hold_whose_lease_has_ended_is_forgotten(meter: Meter) -> None:
     ],
     ids=repr,
 )
-def test_which_events_end_holds(meter: Meter, event: events.Event, holds: int) -> None:
+def test_which_events_end_holds(meter, event, holds):
     listener = meter.listener()
     for each in (acquired("orders", "one:1"), acquired("seats", "one:2"), acquired("orders", "another:1"), event):
         listener(each)
@@ -149,12 +147,12 @@ class OfALaterVersion(events.Event):
     ],
     ids=lambda each: type(each).__name__ if isinstance(each, events.Event) else "",
 )
-def test_each_of_these_is_counted(meter: Meter, event: events.Event, metric: str, labels: dict[str, str]) -> None:
+def test_each_of_these_is_counted(meter, event, metric, labels):
     meter.listener()(event)
     assert meter.value(metric, **labels) == 1
 
 
-def test_an_outage_of_the_subscriber_is_counted_once(meter: Meter) -> None:
+def test_an_outage_of_the_subscriber_is_counted_once(meter):
     listener = meter.listener()
     for attempt in (1, 2, 3):
         listener(events.ConnectionDown(OSError(), attempt))

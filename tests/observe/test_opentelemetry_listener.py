@@ -16,9 +16,7 @@ from pyredisson import Config, events
 from pyredisson.observe.opentelemetry import HOLDER_GONE, LOST, UNKNOWN, OpenTelemetryListener
 from tests.observe.meters import OpenTelemetryMeter
 from tests.observe.test_listeners import acquired
-from tests.servers import Server
 from tests.waiting import until
-from tests.worlds.base import World
 from tests.worlds.environments import sync_and_async
 
 
@@ -27,7 +25,7 @@ def attributes_of(span: ReadableSpan) -> Mapping[str, object]:
 
 
 @sync_and_async
-def test_waits_and_holds_are_spans(world: World, telemetry: OpenTelemetryMeter) -> None:
+def test_waits_and_holds_are_spans(world, telemetry):
     client = world.client(listeners=(telemetry.listener(),))
     alice, bob = world.actors(2)
     mine, theirs = alice.lock(client), bob.lock(client)
@@ -64,11 +62,11 @@ def parents_of(telemetry: OpenTelemetryMeter) -> dict[str, set[str]]:
     return found
 
 
-def test_threads_have_their_own_parents(telemetry: OpenTelemetryMeter, valkey: Server, unique_name: str) -> None:
+def test_threads_have_their_own_parents(telemetry, valkey, unique_name):
     config = Config(listeners=(telemetry.listener(),))
     both = threading.Barrier(2)
 
-    def caller(client: pyredisson.Redisson, letter: str) -> None:
+    def caller(client, letter):
         with telemetry.tracer.start_as_current_span(f"caller-{letter}"):
             both.wait(10)
             with client.get_lock(unique_name):
@@ -85,15 +83,15 @@ def test_threads_have_their_own_parents(telemetry: OpenTelemetryMeter, valkey: S
     assert len(telemetry.spans("lock.hold")) == 2
 
 
-def test_tasks_have_their_own_parents(telemetry: OpenTelemetryMeter, valkey: Server, unique_name: str) -> None:
+def test_tasks_have_their_own_parents(telemetry, valkey, unique_name):
     config = Config(listeners=(telemetry.listener(),))
 
-    async def caller(client: pyredisson.asyncio.Redisson, letter: str) -> None:
+    async def caller(client, letter):
         with telemetry.tracer.start_as_current_span(f"caller-{letter}"):
             async with client.get_lock(f"{unique_name}-{letter}"):
                 await asyncio.sleep(0)
 
-    async def main() -> None:
+    async def main():
         async with pyredisson.asyncio.Redisson.from_url(f"redis://127.0.0.1:{valkey.port}", config=config) as client:
             await asyncio.gather(*(caller(client, letter) for letter in "ab"))
 
@@ -106,7 +104,7 @@ def test_tasks_have_their_own_parents(telemetry: OpenTelemetryMeter, valkey: Ser
         assert str(attributes_of(hold)["pyredisson.lock.name"]).endswith(callers[hold.parent.span_id])
 
 
-def test_the_label_names_spans(telemetry: OpenTelemetryMeter) -> None:
+def test_the_label_names_spans(telemetry):
     listener = telemetry.listener(label=lambda name: name.split(":")[0], max_labels=1)
     for name in ("order:1", "seat:1"):
         listener(acquired(name))
@@ -126,9 +124,7 @@ def test_the_label_names_spans(telemetry: OpenTelemetryMeter) -> None:
     ],
     ids=lambda each: type(each).__name__ if isinstance(each, events.Event) else each,
 )
-def test_a_hold_without_a_release_ends_as_an_error(
-    telemetry: OpenTelemetryMeter, event: events.Event, error: str
-) -> None:
+def test_a_hold_without_a_release_ends_as_an_error(telemetry, event, error):
     listener = telemetry.listener()
     listener(acquired("orders"))
     listener(event)
@@ -137,7 +133,7 @@ def test_a_hold_without_a_release_ends_as_an_error(
     assert hold.status.status_code is StatusCode.ERROR
 
 
-def test_a_hold_whose_lease_has_ended_ends_then(telemetry: OpenTelemetryMeter) -> None:
+def test_a_hold_whose_lease_has_ended_ends_then(telemetry):
     listener = telemetry.listener()
     listener(acquired("orders", lease=0.0))
     assert telemetry.value("holds") == 0
@@ -146,7 +142,7 @@ def test_a_hold_whose_lease_has_ended_ends_then(telemetry: OpenTelemetryMeter) -
     assert abs(hold.end_time - hold.start_time) < 1e9  # type: ignore[operator]
 
 
-def test_without_an_sdk_nothing_is_kept_but_what_is_held() -> None:
+def test_without_an_sdk_nothing_is_kept_but_what_is_held():
     listener = OpenTelemetryListener()
     listener(acquired("orders"))
     hold = listener._holds.get(("orders", "client:1"))

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -33,7 +32,7 @@ def said(program: Program, pattern: str) -> str:
 
 
 @pytest.mark.timeout(300)
-def test_prometheus_sees_what_happens(tmp_path: Path) -> None:
+def test_prometheus_sees_what_happens(tmp_path):
     """One for all, since it takes seconds to start: scrapes, every query of the dashboard, and alerts."""
     require_prometheus()
     VALKEY.require()
@@ -99,12 +98,12 @@ def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
     [("check", "rules", "rules.yml"), ("check", "config", "prometheus.yml"), ("test", "rules", "rules_test.yml")],
     ids=" ".join,
 )
-def test_promtool_accepts(arguments: tuple[str, ...]) -> None:
+def test_promtool_accepts(arguments):
     done = promtool(*arguments)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_each_alert_has_a_test_and_a_section() -> None:
+def test_each_alert_has_a_test_and_a_section():
     tests = (RULES / "rules_test.yml").read_text()
     page = (ROOT / "docs" / "operate" / "alerts.md").read_text()
     for alert in ALERTS:
@@ -114,16 +113,16 @@ def test_each_alert_has_a_test_and_a_section() -> None:
     assert set(re.findall(r"^### (\w+)$", page, re.MULTILINE)) == set(ALERTS)
 
 
-def test_the_dashboard_is_what_its_script_writes(tmp_path: Path) -> None:
+def test_the_dashboard_is_what_its_script_writes(tmp_path):
     shutil.copy(DEPLOY / "grafana" / "dashboard.py", tmp_path)
     subprocess.run([sys.executable, "dashboard.py"], cwd=tmp_path, check=True, timeout=60)
     made = (tmp_path / "pyredisson.json").read_text()
     assert made == (DEPLOY / "grafana" / "pyredisson.json").read_text(), "run: python deploy/grafana/dashboard.py"
 
 
-def test_the_panels_of_the_dashboard_fill_its_columns() -> None:
+def test_the_panels_of_the_dashboard_fill_its_columns():
     panels = json.loads((DEPLOY / "grafana" / "pyredisson.json").read_text())["panels"]
-    taken: set[tuple[int, int]] = set()
+    taken = set()
     for panel in panels:
         place = panel["gridPos"]
         cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}

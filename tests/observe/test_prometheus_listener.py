@@ -1,7 +1,5 @@
 """The Prometheus listener alone: memory, threads and processes, registries; and that it harms no lock."""
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess
@@ -13,18 +11,15 @@ import pytest
 
 from pyredisson import events
 from pyredisson.observe._metrics import BUFFER, FIRST_SWEEP, NAMES
-from tests.observe.meters import PrometheusMeter
 from tests.observe.test_listeners import acquired
-from tests.servers import Server
 from tests.waiting import until
-from tests.worlds.base import World
 from tests.worlds.environments import sync_and_async
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_labels_are_remembered_for_a_limited_number_of_names(prometheus: PrometheusMeter) -> None:
-    asked: list[str] = []
+def test_labels_are_remembered_for_a_limited_number_of_names(prometheus):
+    asked = []
     listener = prometheus.listener(label=lambda name: asked.append(name) or "all")  # type: ignore[func-returns-value]
     for _ in range(10):
         listener(acquired("orders"))
@@ -35,9 +30,7 @@ def test_labels_are_remembered_for_a_limited_number_of_names(prometheus: Prometh
     assert prometheus.sample("timeouts_total", lock="all") == 3 * NAMES
 
 
-def test_a_label_that_fails_is_counted_as_other_and_logged_once(
-    prometheus: PrometheusMeter, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_label_that_fails_is_counted_as_other_and_logged_once(prometheus, caplog):
     listener = prometheus.listener(label=lambda name: name.split(":")[1])
     listener(acquired("orders"))
     listener(acquired("seats"))
@@ -45,14 +38,14 @@ def test_a_label_that_fails_is_counted_as_other_and_logged_once(
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
-def test_leases_that_end_without_an_event_take_no_memory(prometheus: PrometheusMeter) -> None:
+def test_leases_that_end_without_an_event_take_no_memory(prometheus):
     listener = prometheus.listener()
     for number in range(10 * FIRST_SWEEP):
         listener(acquired(f"order:{number}", lease=0.0))
     assert len(listener._held) < FIRST_SWEEP
 
 
-def test_values_take_no_memory_before_they_are_read(prometheus: PrometheusMeter) -> None:
+def test_values_take_no_memory_before_they_are_read(prometheus):
     listener = prometheus.listener()
     for _ in range(3 * BUFFER):
         listener(acquired("orders"))
@@ -68,11 +61,11 @@ def test_values_take_no_memory_before_they_are_read(prometheus: PrometheusMeter)
     assert prometheus.sample("acquisitions_total") == prometheus.sample("timeouts_total") == 3 * BUFFER
 
 
-def test_values_of_many_threads_are_all_counted(prometheus: PrometheusMeter) -> None:
+def test_values_of_many_threads_are_all_counted(prometheus):
     listener = prometheus.listener()
     both = threading.Barrier(4)
 
-    def acquire(owner: str) -> None:
+    def acquire(owner):
         both.wait(10)
         for _ in range(2000):
             listener(acquired("orders", owner))
@@ -88,7 +81,7 @@ def test_values_of_many_threads_are_all_counted(prometheus: PrometheusMeter) -> 
     assert prometheus.sample("holds") == 0
 
 
-def test_counters_begin_with_0(prometheus: PrometheusMeter) -> None:
+def test_counters_begin_with_0(prometheus):
     """A time series that begins with 1 has not increased."""
     prometheus.listener()
     assert prometheus.sample("failures_total", reason="timeout") == 0
@@ -98,7 +91,7 @@ def test_counters_begin_with_0(prometheus: PrometheusMeter) -> None:
         assert prometheus.sample("events_total", event=name) == 0, name
 
 
-def test_one_registry_has_one_listener(prometheus: PrometheusMeter) -> None:
+def test_one_registry_has_one_listener(prometheus):
     prometheus.listener()
     with pytest.raises(ValueError, match="another PrometheusListener"):
         prometheus.listener()
@@ -109,16 +102,14 @@ def test_one_registry_has_one_listener(prometheus: PrometheusMeter) -> None:
     [({"label": "orders"}, TypeError), ({"max_labels": 0}, ValueError), ({"max_labels": 2.5}, TypeError)],
     ids=str,
 )
-def test_wrong_arguments_are_refused(
-    prometheus: PrometheusMeter, arguments: dict[str, object], error: type[Exception]
-) -> None:
+def test_wrong_arguments_are_refused(prometheus, arguments, error):
     with pytest.raises(error):
         prometheus.listener(**arguments)  # type: ignore[arg-type]
 
 
 @sync_and_async
-def test_a_listener_that_raises_harms_no_lock(world: World, prometheus: PrometheusMeter) -> None:
-    def broken(event: events.Event) -> None:
+def test_a_listener_that_raises_harms_no_lock(world, prometheus):
+    def broken(event):
         raise RuntimeError("planted")
 
     client = world.client(listeners=(broken, prometheus.listener()))
@@ -186,7 +177,7 @@ assert value("pyredisson_holds", {"lock": "all"}) == 0
 
 
 @pytest.mark.parametrize("program", [FORKS, SEVERAL], ids=["forked", "multiprocess mode"])
-def test_processes_hold_for_themselves(program: str, valkey: Server, unique_name: str, tmp_path: Path) -> None:
+def test_processes_hold_for_themselves(program, valkey, unique_name, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     if program is SEVERAL:
         environment["PROMETHEUS_MULTIPROC_DIR"] = str(tmp_path)

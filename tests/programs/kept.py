@@ -286,4 +286,9 @@ KEPT: dict[str, list[Step]] = {
         Step("force", "1", "rw2.write"),
         Step("acquire", "0", "rw2.read"),
     ],
+    "the block of a closed client is told when its lease has ended": [
+        Step("enter", "1", "3:spin1", SHORT, n=1),
+        Step("close", "1", n=3),
+        Step("let_end", "0"),
+    ],
 }

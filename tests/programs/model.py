@@ -467,6 +467,11 @@ class Locks:
         multis = dict.fromkeys(hold.multi for own in open_ for hold in own.holds if hold.multi is not None)
         for own in over:
             if own.who.client in self.closed:
+                blocks = [hold for hold in own.holds if (hold.multi or hold).block]
+                for name in dict.fromkeys(
+                    hold.multi.name if hold.multi else own.who.lock.target.name for hold in blocks
+                ):
+                    self.tells.append(Tell(own.who.client, name, None, must=False))
                 own.holds.clear()
                 self.tidy(own.who.lock)
             elif own.gone:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,6 @@ from tests.programs.printing import as_python
 from tests.programs.programs import SETTINGS, drawn, given
 from tests.programs.running import Fault, Run, Undecided, run_steps
 from tests.programs.shrinking import shrink
-from tests.programs.steps import Step
 from tests.servers import VALKEY, Server
 
 #: How many programs of so many steps one test runs, and how many tests there are of a setting.
@@ -37,7 +35,7 @@ def port() -> Iterator[int]:
 
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("name", DRAWN)
-def test_random_programs_do_what_the_model_says(port: int, name: str, part: int) -> None:
+def test_random_programs_do_what_the_model_says(port, name, part):
     setting = SETTINGS[name]
     ends = []
     for seed in range(PROGRAMS * part, PROGRAMS * (part + 1)):
@@ -49,7 +47,7 @@ def test_random_programs_do_what_the_model_says(port: int, name: str, part: int)
     assert None in ends, "all of them were too slow to say anything"
 
 
-def test_greenlets_do_what_the_model_says() -> None:
+def test_greenlets_do_what_the_model_says():
     require("gevent")
     command = [sys.executable, "-W", "ignore", "-m", "tests.programs", "--setting", "greenlets"]
     command += ["--seed", "1", "--programs", str(PROGRAMS), "--steps", str(STEPS), "--no-shrinking"]
@@ -62,7 +60,7 @@ def test_greenlets_do_what_the_model_says() -> None:
     ("name", "what"),
     [("threads", what) for what in KEPT] + [("tasks", what) for what in KEPT if not has_contexts(what)],
 )
-def test_a_program_that_once_met_a_fault_does_what_is_right(port: int, name: str, what: str) -> None:
+def test_a_program_that_once_met_a_fault_does_what_is_right(port, name, what):
     setting, steps = SETTINGS[name], KEPT[what]
     for _ in range(10):
         run, fault = run_steps(given(setting, steps), port, tasks=setting.tasks)
@@ -74,10 +72,8 @@ def test_a_program_that_once_met_a_fault_does_what_is_right(port: int, name: str
 
 
 @pytest.mark.parametrize("name", ["thread", "task"])
-def test_a_release_that_releases_nothing_is_found_and_shrunk(
-    port: int, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def release_nothing(self: Run, step: Step) -> Any:
+def test_a_release_that_releases_nothing_is_found_and_shrunk(port, name, monkeypatch):
+    def release_nothing(self, step):
         return None if "+" not in step.on else original(self, step)
 
     original = Run._do_release
@@ -86,7 +82,7 @@ def test_a_release_that_releases_nothing_is_found_and_shrunk(
     run, fault = run_steps(drawn(setting, 1, 60), port, tasks=setting.tasks)
     assert isinstance(fault, Fault)
 
-    def still_fails(steps: list[Step]) -> bool:
+    def still_fails(steps):
         _, other = run_steps(given(setting, steps), port, tasks=setting.tasks)
         return isinstance(other, Fault) and other.kind == fault.kind
 

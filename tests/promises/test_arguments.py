@@ -13,8 +13,6 @@ import redis.exceptions
 
 from pyredisson import ConstantBackoff
 from tests.promises.kinds import make
-from tests.worlds.base import Actor, Remote, World
-from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import sync_and_async
 
 NO_TIMES = ["5", b"5", True, False, [5], 5j, Decimal(1), object()]
@@ -96,15 +94,7 @@ CALLED = {
 
 @sync_and_async
 @pytest.mark.parametrize(("kinds", "methods", "name", "wrong", "of_wrong_types", "others"), ARGUMENTS)
-def test_an_invalid_argument_is_refused(
-    world: ClockWorld,
-    kinds: str,
-    methods: str,
-    name: str,
-    wrong: list[Any],
-    of_wrong_types: list[Any],
-    others: dict[str, Any],
-) -> None:
+def test_an_invalid_argument_is_refused(world, kinds, methods, name, wrong, of_wrong_types, others):
     client, actor = world.client(redis=world.unreachable()), world.actor()
     for kind in kinds.split():
         made = client.real if kind == "client" else make(client, kind, **({"value": 2} if "bounded" in kind else {}))
@@ -117,7 +107,7 @@ def test_an_invalid_argument_is_refused(
 
 
 @sync_and_async
-def test_any_other_time_is_sent(world: ClockWorld) -> None:
+def test_any_other_time_is_sent(world):
     lock = world.actor().lock(world.client(redis=world.unreachable()))
     for time in (0.001, 1, timedelta(days=1)):
         calls = [partial(lock.lock, time), partial(lock.try_lock, time, time), lock.hold(time, time).enter]
@@ -131,7 +121,7 @@ def test_any_other_time_is_sent(world: ClockWorld) -> None:
     ["x" * 65_536, "é" * 32_768, " ", "0", "a b\tc\r\nd\0e", "{shop}orders", "a{b", "a}b", "{}", "}{", "💥", "*"],
     ids=lambda name: ascii(name[:12]).strip("'"),
 )
-def test_any_other_name_is_one(world: World, client: Remote, alice: Actor, bob: Actor, name: str) -> None:
+def test_any_other_name_is_one(world, client, alice, bob, name):
     mine, theirs = alice.lock(client, name), bob.lock(client, name)
     assert mine.name == name
     mine.lock()

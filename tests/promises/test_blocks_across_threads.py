@@ -17,10 +17,8 @@ import pytest
 
 from pyredisson import LockError, LockNotOwnedError
 from tests.promises.kinds import lock_of, make
-from tests.proxy import Proxy
 from tests.worlds.base import KEPT, PATIENCE, Actor, Remote, World
 from tests.worlds.environments import sync_and_async, threads_only
-from tests.worlds.threads import ThreadsWorld
 
 KINDS = ["lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "write_lock", "multi_lock", "red_lock"]
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -56,7 +54,7 @@ def free(world: World) -> bool:
 
 @sync_and_async
 @pytest.mark.parametrize("kind", [*KINDS, "read_lock"])
-def test_a_block_may_be_left_by_another_thread_or_task(world: World, kind: str, alice: Actor, bob: Actor) -> None:
+def test_a_block_may_be_left_by_another_thread_or_task(world, kind, alice, bob):
     lock = lock_of(world, kind)
     block = lock.hold()
     lease = alice.do(world.enter(block))
@@ -70,7 +68,7 @@ def test_a_block_may_be_left_by_another_thread_or_task(world: World, kind: str, 
 
 
 @sync_and_async
-def test_a_block_outlives_the_thread_or_task_that_entered_it(world: World, alice: Actor, bob: Actor) -> None:
+def test_a_block_outlives_the_thread_or_task_that_entered_it(world, alice, bob):
     """Idle worker threads end: anyio's after ten seconds."""
     lock = world.client(lock_watchdog_timeout=KEPT).real.get_lock("orders")
     block = lock.hold()
@@ -87,10 +85,9 @@ def test_a_block_outlives_the_thread_or_task_that_entered_it(world: World, alice
 @pytest.mark.parametrize("first", ["the owner", "the other"])
 @pytest.mark.parametrize("kind", [kind for kind in [*KINDS, "read_lock"] if kind != "token_lock"])
 def test_a_block_is_left_elsewhere_in_the_middle_of_a_call_of_its_owner(
-    world: World, proxy: Proxy, kind: str, first: str, call: str, caplog: pytest.LogCaptureFixture
-) -> None:
+    world, alice, bob, proxy, kind, first, call, caplog
+):
     """Their requests are under way at the same time; each is counted once."""
-    alice, bob = world.actors(2)
     real = lock_of(world, kind) if kind == "red_lock" else make(world.through(proxy.port), kind)
     lock = Remote(real, alice)
     block, other = lock.hold(), lock.hold()
@@ -115,9 +112,8 @@ def test_a_block_is_left_elsewhere_in_the_middle_of_a_call_of_its_owner(
 
 @threads_only
 @each_kind
-def test_a_block_of_a_request_is_left_in_any_thread(world: ThreadsWorld, kind: str) -> None:
+def test_a_block_of_a_request_is_left_in_any_thread(world, alice, bob, carol, kind):
     lock = lock_of(world, kind)
-    alice, bob, carol = world.actors(3)
     request = Request(forgets=True)
     hold = lock.hold()
     lease = request.run(alice, hold.__enter__)
@@ -129,9 +125,8 @@ def test_a_block_of_a_request_is_left_in_any_thread(world: ThreadsWorld, kind: s
 
 
 @threads_only
-def test_another_request_on_that_thread_waits_for_the_block_to_be_left(world: ThreadsWorld) -> None:
+def test_another_request_on_that_thread_waits_for_the_block_to_be_left(world, alice, bob):
     lock = lock_of(world, "lock")
-    alice, bob = world.actors(2)
     block, request = lock.hold(), Request(forgets=True)
     request.run(alice, block.__enter__)
     waiting = alice.start(contextvars.Context().run, lock.try_lock, PATIENCE)
@@ -142,15 +137,15 @@ def test_another_request_on_that_thread_waits_for_the_block_to_be_left(world: Th
 
 @threads_only
 @pytest.mark.parametrize("kind", [*(kind for kind in KINDS if kind != "token_lock"), "read_lock"])
-def test_nested_blocks_of_one_request_re_enter(world: ThreadsWorld, kind: str) -> None:
+def test_nested_blocks_of_one_request_re_enter(world, kind):
     lock = lock_of(world, kind)
 
-    def nested() -> list[int]:
+    def nested():
         with lock.hold(), lock, lock.hold():
             # A copy that is made within the block, as for a callback, is of the same request.
             return [lock.get_hold_count(), contextvars.copy_context().run(within)]
 
-    def within() -> int:
+    def within():
         with lock.hold():
             return int(lock.get_hold_count())
 
@@ -159,7 +154,7 @@ def test_nested_blocks_of_one_request_re_enter(world: ThreadsWorld, kind: str) -
 
 
 @threads_only
-def test_blocks_may_be_left_in_another_order(world: ThreadsWorld) -> None:
+def test_blocks_may_be_left_in_another_order(world):
     """Each lease is of its own block, whichever is left first."""
     lock = lock_of(world, "lock")
     actor = world.actor()
@@ -173,9 +168,8 @@ def test_blocks_may_be_left_in_another_order(world: ThreadsWorld) -> None:
 
 
 @threads_only
-def test_a_release_under_way_in_another_thread_is_not_disturbed(world: ThreadsWorld, proxy: Proxy) -> None:
+def test_a_release_under_way_in_another_thread_is_not_disturbed(world, alice, bob, proxy):
     """The thread that acquired the lock runs another request meanwhile."""
-    alice, bob = world.actors(2)
     request = Request(forgets=True)
     lock = world.through(proxy.port).real.get_lock("orders")
     hold = lock.hold()
@@ -195,9 +189,7 @@ def test_a_release_under_way_in_another_thread_is_not_disturbed(world: ThreadsWo
 @threads_only
 @pytest.mark.parametrize("used_before", [False, True])
 @each_kind
-def test_requests_that_share_a_thread_are_never_inside_at_once(
-    world: ThreadsWorld, kind: str, used_before: bool
-) -> None:
+def test_requests_that_share_a_thread_are_never_inside_at_once(world, kind, used_before):
     lock = lock_of(world, kind)
     thread, parent = world.actor(), Request()
     if used_before:  # They inherit the context of that use.
@@ -223,9 +215,7 @@ def test_requests_that_share_a_thread_are_never_inside_at_once(
 
 
 @threads_only
-def test_a_lock_left_held_by_a_request_is_renewed_no_longer_and_logged(
-    world: ThreadsWorld, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_lock_left_held_by_a_request_is_renewed_no_longer_and_logged(world, caplog):
     """As by ``asyncio.to_thread(lock.lock)``, whose context nobody has afterwards."""
     lock = lock_of(world, "lock", lock_watchdog_timeout=4.0)
     thread = world.actor()
@@ -238,9 +228,7 @@ def test_a_lock_left_held_by_a_request_is_renewed_no_longer_and_logged(
 
 
 @threads_only
-def test_a_thread_that_continues_with_a_held_lock_is_logged_once(
-    world: ThreadsWorld, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_thread_that_continues_with_a_held_lock_is_logged_once(world, caplog):
     client, thread = world.client(), world.actor()
     orders, stock = make(client, "lock"), make(client, "lock", "stock")
     one, other = Request(), Request()
@@ -262,7 +250,7 @@ def test_a_thread_that_continues_with_a_held_lock_is_logged_once(
 
 
 @threads_only
-def test_jobs_without_a_context_of_their_own_are_calls_of_one_thread(world: ThreadsWorld) -> None:
+def test_jobs_without_a_context_of_their_own_are_calls_of_one_thread(world):
     """As with ``threading.RLock``: docs/explanation/safety.md says so."""
     lock = lock_of(world, "lock", lock_watchdog_timeout=KEPT)
     with ThreadPoolExecutor(1) as pool:

@@ -16,7 +16,6 @@ import pytest
 
 from pyredisson import LockError, LockLostError, OutcomeUnknownError, events
 from tests.promises.kinds import acquired, handle, make, not_owned, over, warned
-from tests.proxy import Proxy
 from tests.worlds.base import KEPT, Actor, Pending, Remote, method_of
 from tests.worlds.environments import threads_only
 from tests.worlds.threads import ThreadsWorld
@@ -87,9 +86,7 @@ def gone(world: ThreadsWorld, *names: str) -> bool:
 
 @each_kind
 @pytest.mark.parametrize("names", ["ab", "ba"])
-def test_a_multi_lock_does_not_join_what_another_chain_holds(
-    client: Remote, one: Chain, other: Chain, kind: str, names: str
-) -> None:
+def test_a_multi_lock_does_not_join_what_another_chain_holds(client, one, other, kind, names):
     mine, theirs = (handle(chain, client, kind, name) for chain, name in ((one, names[0]), (other, names[1])))
     both = multi(one, client, *"ab", kind=kind)
     mine.lock()
@@ -105,9 +102,7 @@ def test_a_multi_lock_does_not_join_what_another_chain_holds(
 
 
 @each_hold
-def test_a_multi_lock_is_refused_however_its_members_are_held(
-    client: Remote, one: Chain, other: Chain, how: str
-) -> None:
+def test_a_multi_lock_is_refused_however_its_members_are_held(client, one, other, how):
     theirs = other.lock(client, "b")
     theirs.lock()
     release = acquire(one, client, how)
@@ -117,7 +112,7 @@ def test_a_multi_lock_is_refused_however_its_members_are_held(
     release()
 
 
-def test_a_quorum_does_not_join_what_another_chain_holds(world: ThreadsWorld, one: Chain, other: Chain) -> None:
+def test_a_quorum_does_not_join_what_another_chain_holds(world, one, other):
     clients = world.nodes(3, quorum_node_timeout=2.0)
     one.lock(clients[0]).lock()
     theirs = [other.lock(client) for client in clients[1:]]
@@ -128,9 +123,7 @@ def test_a_quorum_does_not_join_what_another_chain_holds(world: ThreadsWorld, on
 
 
 @pytest.mark.parametrize("names", ["ab", "ba"])
-def test_a_member_is_the_threads_own_while_another_member_is_not(
-    client: Remote, one: Chain, other: Chain, names: str
-) -> None:
+def test_a_member_is_the_threads_own_while_another_member_is_not(client, one, other, names):
     """Several chains of a thread may hold a read lock, under different numbers."""
     shared, alone = names[0], names[1]
     handle(one, client, "read_lock", shared).lock()
@@ -144,9 +137,7 @@ def test_a_member_is_the_threads_own_while_another_member_is_not(
     mine.unlock()
 
 
-def test_a_chain_has_the_threads_number_in_each_lock_that_no_other_chain_uses(
-    client: Remote, one: Chain, other: Chain
-) -> None:
+def test_a_chain_has_the_threads_number_in_each_lock_that_no_other_chain_uses(client, one, other):
     one.lock(client, "a").lock()
     assert not other.lock(client, "a").try_lock()
     for lock in (other.lock(client, "b"), multi(other, client, "c", "d")):
@@ -159,9 +150,7 @@ def test_a_chain_has_the_threads_number_in_each_lock_that_no_other_chain_uses(
 
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "token_lock", "write_lock", "multi_lock"])
 @pytest.mark.parametrize("apart", ["by prefix", "by database", "by server"])
-def test_a_lock_of_one_name_is_another_one_for_another_client(
-    world: ThreadsWorld, one: Chain, other: Chain, kind: str, apart: str
-) -> None:
+def test_a_lock_of_one_name_is_another_one_for_another_client(world, one, other, kind, apart):
     if apart == "by server":
         first, second = world.nodes(2)
     else:
@@ -178,14 +167,11 @@ def test_a_lock_of_one_name_is_another_one_for_another_client(
 
 
 @each_hold
-def test_what_a_closed_client_held_is_nothing_to_the_next_one(
-    world: ThreadsWorld, one: Chain, other: Chain, how: str
-) -> None:
+def test_what_a_closed_client_held_is_nothing_to_the_next_one(world, client, one, other, how):
     old = world.client()
     acquire(one, old, how)
     old.close()
     world.redis.command("FLUSHALL")
-    client = world.client()
     mine, theirs = one.lock(client, "a"), other.lock(client, "a")
     theirs.lock()
     assert theirs.is_held_by_thread(one.number)
@@ -198,9 +184,7 @@ def test_what_a_closed_client_held_is_nothing_to_the_next_one(
 
 @pytest.mark.parametrize("kind", ["lock", "fenced_lock", "read_lock", "multi_lock"])
 @pytest.mark.parametrize("same", [True, False], ids=["the same chain", "another chain"])
-def test_what_a_closed_client_held_is_not_warned_of_later(
-    world: ThreadsWorld, one: Chain, other: Chain, kind: str, same: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_a_closed_client_held_is_not_warned_of_later(world, one, other, kind, same, caplog):
     old = world.client()
     handle(one, old, kind).lock()
     old.close()
@@ -220,9 +204,7 @@ def test_what_a_closed_client_held_is_not_warned_of_later(
 
 @each_hold
 @pytest.mark.parametrize("before", ["lock", "hold", "multi"])
-def test_a_hold_of_long_ago_does_not_count_when_another_chain_holds_the_lock(
-    client: Remote, one: Chain, other: Chain, before: str, how: str
-) -> None:
+def test_a_hold_of_long_ago_does_not_count_when_another_chain_holds_the_lock(client, one, other, before, how):
     acquire(one, client, before)()
     release = acquire(other, client, how)
     mine = one.lock(client, "a")
@@ -235,7 +217,7 @@ def test_a_hold_of_long_ago_does_not_count_when_another_chain_holds_the_lock(
 
 
 @pytest.mark.parametrize("kind", ["lock", "read_lock", "multi_lock"])
-def test_a_hold_that_a_copy_has_released_does_not_revive(client: Remote, one: Chain, other: Chain, kind: str) -> None:
+def test_a_hold_that_a_copy_has_released_does_not_revive(client, one, other, kind):
     """Nor is one visible in its own chain that was acquired in a copy."""
     mine, copied = handle(one, client, kind), one.copy()
     mine.lock()
@@ -251,9 +233,7 @@ def test_a_hold_that_a_copy_has_released_does_not_revive(client: Remote, one: Ch
 
 
 @pytest.mark.parametrize("kind", [*REENTRANT, "read_lock", "multi_lock"])
-def test_a_hold_is_visible_where_it_was_acquired_and_in_later_copies(
-    client: Remote, one: Chain, other: Chain, kind: str
-) -> None:
+def test_a_hold_is_visible_where_it_was_acquired_and_in_later_copies(client, one, other, kind):
     earlier = one.copy()
     handle(one, client, kind).lock()
     later = one.copy()
@@ -270,9 +250,7 @@ def test_a_hold_is_visible_where_it_was_acquired_and_in_later_copies(
 
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "read_lock"])
 @pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
-def test_a_thread_knows_what_it_holds_however_much_it_held_before(
-    client: Remote, alice: Actor, kind: str, block: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_thread_knows_what_it_holds_however_much_it_held_before(client, alice, kind, block, caplog):
     for turn in range(40):
         names = [f"{turn}:{each}" for each in "abc"]
         several = multi(alice, client, *names, kind=kind)
@@ -285,16 +263,14 @@ def test_a_thread_knows_what_it_holds_however_much_it_held_before(
     assert warned(caplog) == []
 
 
-def test_a_thread_knows_each_of_many_members(client: Remote, alice: Actor, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_thread_knows_each_of_many_members(client, alice, caplog):
     names = [str(number) for number in range(40)]
     with multi(alice, client, *names):
         assert [name for name in names if alice.lock(client, name).get_hold_count() != 1] == []
     assert warned(caplog) == []
 
 
-def test_a_thread_knows_all_of_many_multi_locks_at_once(
-    client: Remote, alice: Actor, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_thread_knows_all_of_many_multi_locks_at_once(client, alice, caplog):
     names = [str(number) for number in range(60)]
     held = [multi(alice, client, *names[at : at + 3]) for at in range(0, len(names), 3)]
     for each in held:
@@ -320,9 +296,7 @@ conditions = pytest.mark.parametrize("kind", ["lock", "fair_lock"])
 
 @conditions
 @each_hold
-def test_a_hold_can_be_released_after_a_wait_in_a_copy(
-    world: ThreadsWorld, client: Remote, one: Chain, kind: str, how: str
-) -> None:
+def test_a_hold_can_be_released_after_a_wait_in_a_copy(world, client, one, kind, how):
     release = acquire(one, client, how, kind)
     copy = one.copy()
     wait(copy, client, kind)
@@ -332,9 +306,7 @@ def test_a_hold_can_be_released_after_a_wait_in_a_copy(
 
 
 @conditions
-def test_all_of_several_holds_can_be_released_after_a_wait_in_a_copy(
-    world: ThreadsWorld, client: Remote, one: Chain, kind: str
-) -> None:
+def test_all_of_several_holds_can_be_released_after_a_wait_in_a_copy(world, client, one, kind):
     releases = [acquire(one, client, how, kind) for how in ("lock", "hold", "lock")]
     wait(one.copy(), client, kind)
     for release in reversed(releases):
@@ -344,9 +316,7 @@ def test_all_of_several_holds_can_be_released_after_a_wait_in_a_copy(
 
 @conditions
 @each_hold
-def test_a_copy_from_before_a_wait_knows_the_hold_after_it(
-    world: ThreadsWorld, client: Remote, one: Chain, other: Chain, kind: str, how: str
-) -> None:
+def test_a_copy_from_before_a_wait_knows_the_hold_after_it(world, client, one, other, kind, how):
     release = acquire(one, client, how, kind)
     copy = handle(one.copy(), client, kind, "a")
     wait(one, client, kind)
@@ -359,9 +329,7 @@ def test_a_copy_from_before_a_wait_knows_the_hold_after_it(
 
 
 @pytest.mark.parametrize("how", ["lock", "multi"])
-def test_a_hold_is_renewed_after_a_wait_in_a_copy_that_is_gone(
-    world: ThreadsWorld, one: Chain, how: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_hold_is_renewed_after_a_wait_in_a_copy_that_is_gone(world, one, how, caplog):
     client = world.client(lock_watchdog_timeout=KEPT)
     release = acquire(one, client, how)
     wait(one.copy(), client)
@@ -377,9 +345,7 @@ def test_a_hold_is_renewed_after_a_wait_in_a_copy_that_is_gone(
 
 @each_kind
 @pytest.mark.parametrize("how", ["multi", "multi hold"])
-def test_a_lock_is_renewed_that_a_chain_used_which_has_ended(
-    world: ThreadsWorld, alice: Actor, one: Chain, kind: str, how: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_lock_is_renewed_that_a_chain_used_which_has_ended(world, alice, one, kind, how, caplog):
     client = world.client(lock_watchdog_timeout=KEPT)
     acquire(Chain(alice), client, "lock", kind)()
     gc.collect()
@@ -393,9 +359,7 @@ def test_a_lock_is_renewed_that_a_chain_used_which_has_ended(
 
 @pytest.mark.parametrize("again", [True, False], ids=["and by itself", "alone"])
 @pytest.mark.parametrize("used", [True, False], ids=["used before", "new"])
-def test_a_wait_for_another_chain_of_the_thread_is_refused(
-    client: Remote, alice: Actor, one: Chain, other: Chain, used: bool, again: bool
-) -> None:
+def test_a_wait_for_another_chain_of_the_thread_is_refused(client, alice, one, other, used, again):
     if used:
         acquire(Chain(alice), client, "lock")()
         gc.collect()
@@ -411,10 +375,8 @@ def test_a_wait_for_another_chain_of_the_thread_is_refused(
     ("how", "kind"),
     [*((how, "lock") for how in ("lock", "hold", "multi", "multi hold")), *(("lock", kind) for kind in REENTRANT[1:])],
 )
-def test_what_a_chain_holds_that_is_gone_keeps_the_next_one_out_until_its_lease_is_over(
-    world: ThreadsWorld, alice: Actor, one: Chain, how: str, kind: str
-) -> None:
-    heard: list[object] = []
+def test_what_a_chain_holds_that_is_gone_keeps_the_next_one_out_until_its_lease_is_over(world, alice, one, how, kind):
+    heard = []
     client = world.client(lock_watchdog_timeout=4.5, listeners=(heard.append,))
     acquire(Chain(alice), client, how, kind)
     gc.collect()
@@ -432,9 +394,7 @@ def test_what_a_chain_holds_that_is_gone_keeps_the_next_one_out_until_its_lease_
 
 
 @pytest.mark.parametrize("kind", ["lock", "read_lock", "multi_lock"])
-def test_what_has_ended_in_chains_that_are_gone_is_not_kept(
-    world: ThreadsWorld, client: Remote, alice: Actor, one: Chain, kind: str
-) -> None:
+def test_what_has_ended_in_chains_that_are_gone_is_not_kept(world, client, alice, one, kind):
     for _ in range(20):
         handle(Chain(alice), client, kind, "orders").lock(0.05)
         world.until(lambda: gone(world, "orders", "stock"))
@@ -449,9 +409,7 @@ def test_what_has_ended_in_chains_that_are_gone_is_not_kept(
 
 @conditions
 @pytest.mark.parametrize("several", [True, False], ids=["multi-lock", "lock"])
-def test_a_wait_for_the_block_of_a_multi_lock_is_not_refused(
-    world: ThreadsWorld, client: Remote, one: Chain, other: Chain, bob: Actor, kind: str, several: bool
-) -> None:
+def test_a_wait_for_the_block_of_a_multi_lock_is_not_refused(world, client, one, other, bob, kind, several):
     block = multi(one, client, "a", "b", kind=kind).hold()
     block.enter()
     lock = multi(other, client, "a", "c", kind=kind) if several else handle(other, client, kind, "a")
@@ -461,9 +419,7 @@ def test_a_wait_for_the_block_of_a_multi_lock_is_not_refused(
     assert waiting.result() is True
 
 
-def test_a_wait_for_the_block_of_a_quorum_is_not_refused(
-    world: ThreadsWorld, one: Chain, other: Chain, bob: Actor
-) -> None:
+def test_a_wait_for_the_block_of_a_quorum_is_not_refused(world, one, other, bob):
     clients = world.nodes(3, quorum_node_timeout=2.0)
     block = over(one, [client.real.get_lock("orders") for client in clients]).hold()
     block.enter()
@@ -476,9 +432,7 @@ def test_a_wait_for_the_block_of_a_quorum_is_not_refused(
 
 
 @pytest.mark.parametrize("kind", [*REENTRANT, "token_lock", "non_reentrant_lock", "read_lock", "multi_lock"])
-def test_a_fixed_lease_that_a_chain_left_to_run_out_is_not_warned_of(
-    world: ThreadsWorld, client: Remote, one: Chain, other: Chain, kind: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_fixed_lease_that_a_chain_left_to_run_out_is_not_warned_of(world, client, one, other, kind, caplog):
     handle(one, client, kind).lock(0.15)
     world.until(lambda: gone(world, "orders", "stock"))
     for name in ("parcels", "orders"):
@@ -489,9 +443,7 @@ def test_a_fixed_lease_that_a_chain_left_to_run_out_is_not_warned_of(
 
 
 @pytest.mark.parametrize("holds", [2, 3])
-def test_nested_fixed_leases_that_ran_out_are_not_warned_of(
-    world: ThreadsWorld, client: Remote, one: Chain, other: Chain, holds: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_nested_fixed_leases_that_ran_out_are_not_warned_of(world, client, one, other, holds, caplog):
     mine = one.lock(client)
     for _ in range(holds):
         mine.lock(0.15)
@@ -504,9 +456,7 @@ def test_nested_fixed_leases_that_ran_out_are_not_warned_of(
 
 
 @pytest.mark.parametrize("noticed", [True, False])
-def test_what_has_ended_under_another_number_is_given_back(
-    world: ThreadsWorld, client: Remote, one: Chain, other: Chain, bob: Actor, noticed: bool
-) -> None:
+def test_what_has_ended_under_another_number_is_given_back(world, client, one, other, bob, noticed):
     """Each re-entry of a write lock adds its lease to what is left: it lasts longer on the server than is certain."""
     mine, theirs = (handle(chain, client, "write_lock", "a") for chain in (one, other))
     theirs.lock()
@@ -528,8 +478,8 @@ def test_what_has_ended_under_another_number_is_given_back(
 
 @pytest.mark.parametrize("mine_first", [True, False])
 def test_an_unlock_without_an_answer_may_be_called_again_while_another_chain_reads(
-    world: ThreadsWorld, proxy: Proxy, one: Chain, other: Chain, mine_first: bool
-) -> None:
+    world, proxy, one, other, mine_first
+):
     client = world.through(proxy.port, timeout=1.0, lock_watchdog_timeout=6)
     mine, theirs = (handle(chain, client, "read_lock", "a") for chain in (one, other))
     for call in (mine.lock, mine.unlock):  # The server knows the scripts now.
@@ -549,8 +499,8 @@ def test_an_unlock_without_an_answer_may_be_called_again_while_another_chain_rea
 
 
 def test_an_unlock_without_an_answer_leaves_the_number_of_the_thread_when_its_chain_has_ended(
-    world: ThreadsWorld, proxy: Proxy, alice: Actor, other: Chain
-) -> None:
+    world, proxy, alice, other
+):
     """No one can ask for its outcome any more."""
     client = world.through(proxy.port, timeout=1.0, lock_watchdog_timeout=6)
     lock = handle(other, client, "lock", "a")
@@ -573,9 +523,7 @@ def test_an_unlock_without_an_answer_leaves_the_number_of_the_thread_when_its_ch
 @each_kind
 @pytest.mark.parametrize("how", ["lock", "hold", "multi"])
 @pytest.mark.parametrize("own", [True, False], ids=["one of its own", "that of before"])
-def test_an_unlock_releases_no_hold_that_a_sibling_has_acquired(
-    world: ThreadsWorld, client: Remote, one: Chain, kind: str, how: str, own: bool
-) -> None:
+def test_an_unlock_releases_no_hold_that_a_sibling_has_acquired(world, client, one, kind, how, own):
     """Two copies of one context, which both join what is held there: each releases what it sees."""
     outer = handle(one, client, kind, "a")
     outer.lock()
@@ -595,9 +543,7 @@ def test_an_unlock_releases_no_hold_that_a_sibling_has_acquired(
 
 @pytest.mark.parametrize("left", ["by unlock", "by the end of a block", "by an error in a block"])
 @pytest.mark.parametrize("how", ["lock", "multi"])
-def test_a_hold_that_has_ended_is_left_once_while_another_chain_holds_the_lock(
-    world: ThreadsWorld, client: Remote, one: Chain, other: Chain, left: str, how: str
-) -> None:
+def test_a_hold_that_has_ended_is_left_once_while_another_chain_holds_the_lock(world, client, one, other, left, how):
     """What has ended keeps no one out: the other chain has the number of the thread now."""
     mine = one.lock(client, "a")
     mine.lock(BRIEF)

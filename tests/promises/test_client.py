@@ -1,7 +1,5 @@
 """The client: who it is, where it is connected, and what it never tells."""
 
-from __future__ import annotations
-
 import logging
 import uuid
 
@@ -10,7 +8,6 @@ import redis.exceptions
 
 from pyredisson import OutcomeUnknownError
 from tests.servers import HOST, VALKEY, Server
-from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import sync_and_async
 
 pytestmark = sync_and_async
@@ -18,7 +15,7 @@ pytestmark = sync_and_async
 SECRET = "hunter2"  # of a server that is thrown away
 
 
-def test_each_client_has_an_id(world: ClockWorld) -> None:
+def test_each_client_has_an_id(world):
     one, other = world.client(), world.client()
     assert uuid.UUID(one.id).version == 4
     assert str(uuid.UUID(one.id)) == one.id
@@ -26,13 +23,13 @@ def test_each_client_has_an_id(world: ClockWorld) -> None:
     assert one.id in repr(one)
 
 
-def test_a_client_has_the_settings_that_it_was_given(world: ClockWorld) -> None:
+def test_a_client_has_the_settings_that_it_was_given(world):
     config = world.api.Config(lock_watchdog_timeout=5)
     assert world.adopt(world.api.Redisson(config=config)).config is config
     assert world.adopt(world.api.Redisson()).config == world.api.Config()
 
 
-def test_its_url_and_representation_name_the_server(world: ClockWorld) -> None:
+def test_its_url_and_representation_name_the_server(world):
     client = world.adopt(world.api.Redisson.from_url(f"redis://{HOST}:{world.port}/3"))
     mine = world.actor().lock(client)
     mine.lock()
@@ -46,9 +43,9 @@ def test_its_url_and_representation_name_the_server(world: ClockWorld) -> None:
     assert SECRET not in repr(masked)
 
 
-def test_the_password_appears_in_no_error_or_log(world: ClockWorld, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_password_appears_in_no_error_or_log(world, caplog):
     """Neither when it is right, nor when it is wrong, nor when the server is away."""
-    shown: list[object] = []
+    shown = []
     settings = ("--requirepass", SECRET, "--maxmemory-policy", "allkeys-lru")  # Of the last one the log warns.
     with Server.start(VALKEY, *settings) as server, caplog.at_level(logging.DEBUG):
         config = world.api.Config(timeout=1.5, listeners=(shown.append,))

@@ -17,10 +17,8 @@ from pyredisson import ClientClosedError, OutcomeUnknownError
 from tests.proxy import Proxy
 from tests.servers import HOST
 from tests.worlds.asyncio import AsyncioWorld
-from tests.worlds.base import Actor, Remote, World
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import each_runtime, sync_and_async, threads_only
-from tests.worlds.threads import ThreadsWorld
 
 SHORT = 0.9
 #: The methods of each kind.
@@ -43,7 +41,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
 
 
 @pytest.mark.parametrize("kind", METHODS)
-def test_any_use_after_close_is_refused(world: World, client: Remote, kind: str) -> None:
+def test_any_use_after_close_is_refused(world, client, kind):
     mine = world.actor().get(client, kind)
     if kind == "lock":
         mine.lock()
@@ -65,7 +63,7 @@ def test_any_use_after_close_is_refused(world: World, client: Remote, kind: str)
     assert world.redis.everything() == before
 
 
-def test_closing_twice_is_closing_once(world: World, client: Remote) -> None:
+def test_closing_twice_is_closing_once(world, client):
     unused = world.client(redis=world.redis_client()) if isinstance(world, ClockWorld) else world.client()
     world.actor().lock(client).lock()
     for each in (client, unused):
@@ -75,9 +73,7 @@ def test_closing_twice_is_closing_once(world: World, client: Remote) -> None:
 
 @each_runtime
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "semaphore"])
-def test_waiter_whose_first_attempt_is_in_flight_is_woken(world: World, kind: str) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
+def test_waiter_whose_first_attempt_is_in_flight_is_woken(world, client, alice, bob, kind):
     if kind == "semaphore":
         alice.get(client, kind).try_set_permits(0)
         waits = bob.get(client, kind).acquire
@@ -92,8 +88,7 @@ def test_waiter_whose_first_attempt_is_in_flight_is_woken(world: World, kind: st
 
 
 @each_runtime
-def test_a_waiter_of_a_client_that_is_closed_leaves_the_queue(world: World) -> None:
-    alice, bob, carol = world.actors(3)
+def test_a_waiter_of_a_client_that_is_closed_leaves_the_queue(world, alice, bob, carol):
     mine, theirs = alice.get(world.client(), "fair_lock"), carol.get(world.client(), "fair_lock")
     for _ in range(3):
         mine.lock()
@@ -108,7 +103,7 @@ def test_a_waiter_of_a_client_that_is_closed_leaves_the_queue(world: World) -> N
 
 
 @sync_and_async
-def test_many_waiters_in_queues_do_not_delay_closing_if_the_server_is_silent(world: ClockWorld) -> None:
+def test_many_waiters_in_queues_do_not_delay_closing_if_the_server_is_silent(world):
     actors = world.actors(21)
     with Proxy(world.port) as proxy:
         client = world.through(proxy.port)
@@ -126,7 +121,7 @@ def test_many_waiters_in_queues_do_not_delay_closing_if_the_server_is_silent(wor
             assert isinstance(each.error(within=20), (ClientClosedError, OutcomeUnknownError))
 
 
-def test_a_held_lock_is_left_to_its_lease(world: World, alice: Actor, bob: Actor) -> None:
+def test_a_held_lock_is_left_to_its_lease(world, alice, bob):
     client = world.client(lock_watchdog_timeout=SHORT)
     began = world.now()
     alice.lock(client).lock()
@@ -137,7 +132,7 @@ def test_a_held_lock_is_left_to_its_lease(world: World, alice: Actor, bob: Actor
 
 
 @sync_and_async
-def test_a_block_closes_the_client(world: ClockWorld, client: Remote) -> None:
+def test_a_block_closes_the_client(world, client):
     with client as entered:
         assert entered is client.real
         mine = world.actor().lock(client)
@@ -149,7 +144,7 @@ def test_a_block_closes_the_client(world: ClockWorld, client: Remote) -> None:
 
 
 @sync_and_async
-def test_the_users_own_client_stays_open(world: ClockWorld) -> None:
+def test_the_users_own_client_stays_open(world):
     kind = redis.BlockingConnectionPool if world.runtime == "threads" else redis.asyncio.BlockingConnectionPool
     borrowed = world.look_after(
         (redis.Redis if world.runtime == "threads" else redis.asyncio.Redis).from_pool(
@@ -167,8 +162,8 @@ def test_the_users_own_client_stays_open(world: ClockWorld) -> None:
 
 
 @sync_and_async
-def test_no_thread_task_or_connection_is_left(world: ClockWorld, client: Remote) -> None:
-    def ours() -> list[str]:
+def test_no_thread_task_or_connection_is_left(world, client):
+    def ours():
         return tasks_of_ours(world) if isinstance(world, AsyncioWorld) else threads_of_ours()
 
     before = connections(world)
@@ -181,7 +176,7 @@ def test_no_thread_task_or_connection_is_left(world: ClockWorld, client: Remote)
 
 
 @threads_only
-def test_no_thread_is_left_of_a_client_that_was_dropped(world: ThreadsWorld) -> None:
+def test_no_thread_is_left_of_a_client_that_was_dropped(world):
     client = pyredisson.Redisson(redis.Redis(HOST, world.port))
     lock = client.get_lock("orders")
     lock.lock()
@@ -197,7 +192,7 @@ def test_no_thread_is_left_of_a_client_that_was_dropped(world: ThreadsWorld) -> 
 
 @sync_and_async
 @pytest.mark.parametrize("call", ["lock", "unlock"])
-def test_a_request_under_way_leaves_no_connection(world: ClockWorld, call: str) -> None:
+def test_a_request_under_way_leaves_no_connection(world, call):
     before = connections(world)
     with Proxy(world.port) as proxy:
         client = world.through(proxy.port)
@@ -240,7 +235,7 @@ def connections(world: ClockWorld) -> set[str]:
     return {line.split()[0] for line in listed.splitlines()}
 
 
-def test_waiters_are_woken_with_an_error_each(world: World, client: Remote) -> None:
+def test_waiters_are_woken_with_an_error_each(world, client):
     holder = world.actor().lock(world.client())
     holder.lock()
     locks = [actor.lock(client) for actor in world.actors(3)]

@@ -7,17 +7,14 @@ import contextlib
 import gc
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 
 from tests.promises.kinds import lock_of, make
-from tests.servers import Server
-from tests.worlds.asyncio import AsyncioWorld
-from tests.worlds.base import PATIENCE, Actor, Remote, World
+from tests.worlds.base import PATIENCE, Actor, World
 from tests.worlds.environments import asyncio_only, each_runtime, threads_only
-from tests.worlds.threads import ThreadsWorld
 
 #: Well under the lease of 30 s: it was released, and did not just run out.
 SOON = 5.0
@@ -83,9 +80,7 @@ def by_a_cycle(rows: Any) -> None:
         *(("lock", form, end) for form in ("with", "hold") for end in (by_a_dropped_context, by_a_cycle)),
     ],
 )
-def test_a_generator_that_is_given_up_releases_at_once(
-    world: ThreadsWorld, kind: str, form: str, end: Callable[[Iterator[int]], None]
-) -> None:
+def test_a_generator_that_is_given_up_releases_at_once(world, kind, form, end):
     held = guard(world, kind)
     for _ in range(2):
         end(rows(in_block(held, form)))
@@ -94,7 +89,7 @@ def test_a_generator_that_is_given_up_releases_at_once(
 
 
 @threads_only
-def test_an_inner_generator_that_is_closed_leaves_the_outer_hold(world: ThreadsWorld) -> None:
+def test_an_inner_generator_that_is_closed_leaves_the_outer_hold(world):
     lock = guard(world, "lock")
     with lock:
         by_break(rows(lock))
@@ -147,9 +142,7 @@ async def by_a_cancelled_reader(rows: Any) -> None:
         *(("lock", form, end) for form in ("with", "hold") for end in (by_aclose_elsewhere, by_a_cancelled_reader)),
     ],
 )
-def test_an_async_generator_that_is_given_up_releases(
-    world: AsyncioWorld, kind: str, form: str, end: Callable[[Any], Any]
-) -> None:
+def test_an_async_generator_that_is_given_up_releases(world, kind, form, end):
     """One that is dropped is closed in a task of its own, where nothing says whose the lock is but the context."""
     # The task that the lock belonged to has ended when its generator is closed: then the lease ends it.
     held = guard(world, kind, lock_watchdog_timeout=1.5 if end is by_a_cancelled_reader else 30)
@@ -162,7 +155,7 @@ def test_an_async_generator_that_is_given_up_releases(
 
 @asyncio_only
 @pytest.mark.parametrize(("kind", "form"), BLOCKS)
-def test_a_generator_is_closed_when_its_lock_was_released(world: AsyncioWorld, kind: str, form: str) -> None:
+def test_a_generator_is_closed_when_its_lock_was_released(world, kind, form):
     held, actor = guard(world, kind), world.actor()
     actor.do(lambda: by_aclosing(arows(in_block(held, form))))
     assert free_again(actor, held)
@@ -201,9 +194,7 @@ asyncio.run(main(*sys.argv[1:5], sys.argv[5] == "closed"))
 @pytest.mark.parametrize(
     ("guard", "form"), [("lock", "hold"), ("multi_lock", "hold"), ("semaphore", "hold"), ("semaphore", "with")]
 )
-def test_the_end_of_a_program_closes_its_generators(
-    valkey: Server, unique_name: str, guard: str, form: str, closed: str
-) -> None:
+def test_the_end_of_a_program_closes_its_generators(valkey, unique_name, guard, form, closed):
     """With ``async with lock`` the hold is its task's, which has ended: its lease ends it."""
     command = [sys.executable, "-W", "error", "-c", ENDS_IN_A_GENERATOR]
     arguments = [valkey.url, unique_name, guard, form, closed]
@@ -225,19 +216,17 @@ async def passed_on(block: Any) -> AsyncIterator[None]:
 @asyncio_only
 @pytest.mark.parametrize("wrap", [lambda block: block, passed_on], ids=["itself", "in a context manager"])
 @pytest.mark.parametrize(("kind", "form"), [("lock", "with"), ("lock", "hold"), *OF_PERMITS])
-def test_a_coroutine_that_is_closed_in_its_block_releases_in_the_background(
-    world: AsyncioWorld, kind: str, form: str, wrap: Callable[[Any], Any]
-) -> None:
+def test_a_coroutine_that_is_closed_in_its_block_releases_in_the_background(world, kind, form, wrap):
     """It may await nothing any more: one that does is a ``RuntimeError``."""
     held, actor = guard(world, kind), world.actor()
     entered = asyncio.Event()
 
-    async def body() -> None:
+    async def body():
         async with wrap(in_block(held, form)):
             entered.set()
             await asyncio.Event().wait()
 
-    async def close() -> None:
+    async def close():
         coroutine = body()
         # Stepped by hand within this task, so that it can be closed like a generator.
         while (step := coroutine.send(None)) is None or not entered.is_set():
@@ -253,9 +242,9 @@ def test_a_coroutine_that_is_closed_in_its_block_releases_in_the_background(
 
 
 @asyncio_only
-def test_a_closed_generator_does_not_give_back_what_others_hold(alice: Actor, mine: Remote, theirs: Remote) -> None:
+def test_a_closed_generator_does_not_give_back_what_others_hold(alice, mine, theirs):
 
-    async def begin() -> AsyncIterator[int]:
+    async def begin():
         numbers = arows(mine.real)
         await anext(numbers)
         return numbers
@@ -269,8 +258,8 @@ def test_a_closed_generator_does_not_give_back_what_others_hold(alice: Actor, mi
 
 @each_runtime
 @each_form
-def test_a_block_that_ends_with_generator_exit_is_left_at_once(world: World, mine: Remote, form: str) -> None:
-    body: Remote = mine if form == "with" else mine.hold()
+def test_a_block_that_ends_with_generator_exit_is_left_at_once(world, mine, form):
+    body = mine if form == "with" else mine.hold()
     body.enter()
     body.__exit__(GeneratorExit, GeneratorExit(), None)
     world.until(lambda: world.redis.ttl("orders") is None, within=3.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +15,6 @@ from pyredisson.events import ClosedWhileHolding, HeldAtClose, Lost, WatchdogLat
 from tests.promises.kinds import warned
 from tests.proxy import Proxy
 from tests.worlds.base import Actor, Remote, World
-from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import each_runtime, sync_and_async
 
 SHORT = 2.4
@@ -37,8 +36,7 @@ BLOCKS: dict[str, Callable[[Actor, Remote], Any]] = {
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
-def test_a_block_that_is_left_in_time_releases(world: World, kind: str, alice: Actor, bob: Actor) -> None:
-    client = world.client()
+def test_a_block_that_is_left_in_time_releases(world, client, kind, alice, bob):
     block = BLOCKS[kind](alice, client)
     block.enter()
     client.close()
@@ -52,7 +50,7 @@ def test_a_block_that_is_left_in_time_releases(world: World, kind: str, alice: A
 
 
 @pytest.mark.parametrize("kind", ["semaphore", "with semaphore", "permit_expirable_semaphore"])
-def test_permits_are_released(world: World, kind: str, alice: Actor, bob: Actor) -> None:
+def test_permits_are_released(world, kind, alice, bob):
     client, kind, plain = world.client(), kind.removeprefix("with "), kind.startswith("with")
     theirs = bob.get(world.client(), kind)
     theirs.try_set_permits(3)
@@ -66,7 +64,7 @@ def test_permits_are_released(world: World, kind: str, alice: Actor, bob: Actor)
 
 
 @each_runtime
-def test_a_nested_hold_is_released_level_by_level(world: World, alice: Actor, bob: Actor) -> None:
+def test_a_nested_hold_is_released_level_by_level(world, alice, bob):
     client, theirs = world.client(), bob.lock(world.client())
     mine = alice.lock(client)
     outer, inner = mine.hold(), mine.hold()
@@ -81,7 +79,7 @@ def test_a_nested_hold_is_released_level_by_level(world: World, alice: Actor, bo
 
 @sync_and_async
 @pytest.mark.parametrize("closed", [1, 3], ids=["one client", "all clients"])
-def test_a_multi_lock_is_released(world: ClockWorld, closed: int, alice: Actor, bob: Actor) -> None:
+def test_a_multi_lock_is_released(world, closed, alice, bob):
     clients = world.nodes(3, quorum_node_timeout=2.0)
     locks = [client.real.get_lock("orders") for client in clients]
     block = Remote(clients[0].real.get_red_lock(*locks), alice).hold()
@@ -101,9 +99,9 @@ def leave(world: World, actor: Actor, block: Remote) -> None:
 
 @sync_and_async
 @pytest.mark.parametrize("kind", ["lock", "permit_expirable_semaphore"])
-def test_what_is_left_too_late_is_lost(world: ClockWorld, kind: str, alice: Actor) -> None:
-    lost: list[str] = []
-    events: list[Any] = []
+def test_what_is_left_too_late_is_lost(world, kind, alice):
+    lost = []
+    events = []
     client = world.client(
         lock_watchdog_timeout=SHORT, on_lock_lost=lambda name, number: lost.append(name), listeners=(events.append,)
     )
@@ -128,11 +126,11 @@ def test_what_is_left_too_late_is_lost(world: ClockWorld, kind: str, alice: Acto
 
 
 @sync_and_async
-def test_all_losses_are_told_whatever_a_listener_raises(world: ClockWorld, alice: Actor, caplog: Any) -> None:
+def test_all_losses_are_told_whatever_a_listener_raises(world, alice, caplog):
     """Each is named in the log. No watchdog is said to be late, which a closed client does not have."""
-    lost: list[str] = []
+    lost = []
 
-    def listen(event: object) -> None:
+    def listen(event):
         if isinstance(event, Lost):
             raise SystemExit(3)
 
@@ -154,8 +152,7 @@ def test_all_losses_are_told_whatever_a_listener_raises(world: ClockWorld, alice
 
 
 @sync_and_async
-def test_one_warning_names_all(world: ClockWorld, alice: Actor, caplog: Any) -> None:
-    client = world.client()
+def test_one_warning_names_all(client, alice, caplog):
     for name in ("orders", "bills"):
         alice.lock(client, name).lock()
     caplog.clear()
@@ -171,11 +168,9 @@ def test_one_warning_names_all(world: ClockWorld, alice: Actor, caplog: Any) -> 
 @pytest.mark.parametrize(
     "kind", ["semaphore", "with semaphore", "with bounded_semaphore", "permit_expirable_semaphore"]
 )
-def test_permits_of_blocks_are_named(
-    world: ClockWorld, kind: str, presence: bool, alice: Actor, bob: Actor, caplog: Any
-) -> None:
+def test_permits_of_blocks_are_named(world, kind, presence, alice, bob, caplog):
     """And no others: who acquired them outside of a block may release them through any client."""
-    events: list[Any] = []
+    events = []
     client, word = world.client(presence=presence, listeners=(events.append,)), kind.removeprefix("with ")
     semaphore, more = (alice.get(client, word, name, 9) for name in ("orders", "bills"))
     others = bob.get(client, word, "orders", 9)
@@ -196,11 +191,8 @@ def test_permits_of_blocks_are_named(
 
 
 @sync_and_async
-def test_permits_are_not_named_once_their_blocks_were_left(
-    world: ClockWorld, alice: Actor, bob: Actor, caplog: Any
-) -> None:
+def test_permits_are_not_named_once_their_blocks_were_left(world, client, alice, bob, caplog):
     """Wherever that was."""
-    client = world.client()
     semaphore = alice.get(client, "semaphore", permits=9)
     for _ in range(3):
         semaphore.enter()
@@ -213,8 +205,7 @@ def test_permits_are_not_named_once_their_blocks_were_left(
 
 
 @sync_and_async
-def test_nothing_is_said_of_a_client_that_holds_nothing(world: ClockWorld, alice: Actor, caplog: Any) -> None:
-    client = world.client()
+def test_nothing_is_said_of_a_client_that_holds_nothing(client, alice, caplog):
     lock = alice.lock(client)
     lock.lock()
     lock.unlock()
@@ -224,7 +215,7 @@ def test_nothing_is_said_of_a_client_that_holds_nothing(world: ClockWorld, alice
 
 
 @sync_and_async
-def test_a_server_that_is_away_is_no_error_of_the_block(world: ClockWorld, alice: Actor) -> None:
+def test_a_server_that_is_away_is_no_error_of_the_block(world, alice):
     with Proxy(world.port) as proxy:
         client = world.through(proxy.port)
         block = alice.lock(client).hold()
@@ -237,18 +228,17 @@ def test_a_server_that_is_away_is_no_error_of_the_block(world: ClockWorld, alice
 
 
 @sync_and_async
-def test_a_leader_resigns_and_its_campaign_ends(world: ClockWorld, alice: Actor, bob: Actor) -> None:
-    led: list[int] = []
+def test_a_leader_resigns_and_its_campaign_ends(world, client, alice, bob):
+    led = []
 
-    def lead(term: Any) -> None:
+    def lead(term):
         led.append(term.token)
         term.wait()
 
-    async def lead_as_task(term: Any) -> None:
+    async def lead_as_task(term):
         led.append(term.token)
         await term.wait()
 
-    client = world.client()
     campaign = alice.do(
         client.real.get_leader_election("orders").run, lead_as_task if world.runtime == "asyncio" else lead
     )
@@ -263,25 +253,25 @@ def test_a_leader_resigns_and_its_campaign_ends(world: ClockWorld, alice: Actor,
 @pytest.mark.parametrize(
     "kind", ["with lock", "lock", "fair_lock", "semaphore", "permit_expirable_semaphore", "red_lock"]
 )
-def test_a_closed_generator_releases(world: ClockWorld, kind: str, alice: Actor) -> None:
+def test_a_closed_generator_releases(world, kind, alice):
     """Also an asynchronous one, which can wait for nothing."""
     client, permits = world.client(), {"permits": 1} if "semaphore" in kind else {}
 
-    def block() -> Any:
+    def block():
         if kind == "red_lock":
             return client.real.get_red_lock(client.real.get_lock("orders"), client.real.get_lock("bills")).hold()
         handle = alice.get(client, kind.removeprefix("with "), **permits).real
         return handle if kind.startswith("with") else handle.hold()
 
-    def each() -> Iterator[str]:
+    def each():
         with block():
             yield "held"
 
-    async def each_in_task() -> AsyncIterator[str]:
+    async def each_in_task():
         async with block():
             yield "held"
 
-    items: Any = each_in_task() if world.runtime == "asyncio" else each()
+    items = each_in_task() if world.runtime == "asyncio" else each()
     begin, end = (items.__anext__, items.aclose) if world.runtime == "asyncio" else (items.__next__, items.close)
     assert alice.do(begin) == "held"
     client.close()
@@ -295,16 +285,15 @@ def test_a_closed_generator_releases(world: ClockWorld, kind: str, alice: Actor)
 
 
 @sync_and_async
-def test_a_decorated_function_keeps_its_result(world: ClockWorld, alice: Actor, bob: Actor) -> None:
-    client = world.client()
+def test_a_decorated_function_keeps_its_result(world, client, alice, bob):
     inside, may_end = threading.Event(), threading.Event()
 
-    def work() -> str:
+    def work():
         inside.set()
         assert may_end.wait(20)
         return "done"
 
-    async def work_as_task() -> str:
+    async def work_as_task():
         inside.set()
         await asyncio.to_thread(may_end.wait, 20)
         return "done"

@@ -31,20 +31,17 @@ def collect(alice: Actor) -> None:
 
 
 @pytest.mark.parametrize("form", ["plain", "coroutine"])
-def test_a_client_that_is_collected_while_it_holds_tells_what(
-    world: ClockWorld, form: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    lost: list[Any] = []
+def test_a_client_that_is_collected_while_it_holds_tells_what(world, alice, form, caplog):
+    lost = []
 
-    async def later(*told: Any) -> None:
+    async def later(*told):
         await asyncio.sleep(0)
         lost.append(told)
 
-    def at_once(*told: Any) -> None:
+    def at_once(*told):
         lost.append(told)
 
-    happened: list[Any] = []
-    alice = world.actor()
+    happened = []
     with caplog.at_level(logging.WARNING, logger="pyredisson"):
         client = forgotten_client(
             world, on_lock_lost=later if form == "coroutine" else at_once, listeners=(happened.append,)
@@ -67,7 +64,7 @@ def test_a_client_that_is_collected_while_it_holds_tells_what(
     assert event.held == 3
 
 
-def test_the_list_of_names_is_bounded(world: ClockWorld, alice: Actor, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_list_of_names_is_bounded(world, alice, caplog):
     with caplog.at_level(logging.WARNING, logger="pyredisson"):
         client = forgotten_client(world)
         for number in range(30):
@@ -81,8 +78,8 @@ def test_the_list_of_names_is_bounded(world: ClockWorld, alice: Actor, caplog: p
 
 
 @pytest.mark.parametrize("how", ["released", "closed", "a fixed lease", "unused"])
-def test_otherwise_nothing_is_said(world: ClockWorld, how: str, caplog: pytest.LogCaptureFixture, alice: Actor) -> None:
-    lost: list[Any] = []
+def test_otherwise_nothing_is_said(world, how, caplog, alice):
+    lost = []
     with caplog.at_level(logging.WARNING, logger="pyredisson"):
         client = forgotten_client(world, on_lock_lost=lambda *told: lost.append(told))
         lock = client.get_lock("job")

@@ -25,7 +25,6 @@ from redis.lock import Lock as Original
 import pyredisson.compat.redis_py as for_threads
 import pyredisson.compat.redis_py.asyncio as for_tasks
 from pyredisson import Config, Redisson
-from tests.proxy import Proxy
 from tests.worlds.asyncio import AsyncioWorld
 from tests.worlds.base import Actor, Remote
 from tests.worlds.clock import ClockWorld
@@ -75,9 +74,7 @@ def pttl(world: ClockWorld) -> int:
 @in_real_time
 @pytest.mark.parametrize("thread_local", [True, False])
 @pytest.mark.parametrize("token", ["test", b"test", None])
-def test_the_token_is_stored_until_the_release(
-    user: User, world: ClockWorld, thread_local: bool, token: str | bytes | None
-) -> None:
+def test_the_token_is_stored_until_the_release(user, world, thread_local, token):
     lock = user.lock(thread_local=thread_local)
     assert lock.acquire(blocking=False, token=token)
     assert user.actor.do(lambda: lock.real.local.token) == stored(world)
@@ -91,9 +88,7 @@ def test_the_token_is_stored_until_the_release(
 @in_real_time
 @pytest.mark.parametrize("raises", [True, False])
 @pytest.mark.parametrize("meddle", ["taken over", "released"])
-def test_leaving_a_block_without_the_lock_raises_or_is_only_logged(
-    user: User, world: ClockWorld, meddle: str, raises: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_leaving_a_block_without_the_lock_raises_or_is_only_logged(user, world, meddle, raises, caplog):
     lock = user.lock(timeout=10, raise_on_release_error=raises)
     with caplog.at_level(logging.WARNING), pytest.raises(LockError) if raises else nullcontext(), lock:
         if meddle == "released":
@@ -108,7 +103,7 @@ def test_leaving_a_block_without_the_lock_raises_or_is_only_logged(
 
 
 @sync_and_async
-def test_old_and_new_exclude_each_other(user: User, world: ClockWorld) -> None:
+def test_old_and_new_exclude_each_other(user, world):
     with redis.Redis(port=world.port or 0) as client:
         old, new = Original(client, "foo", timeout=30), user.lock(timeout=30)
         assert old.acquire(blocking=False)
@@ -126,7 +121,7 @@ def test_old_and_new_exclude_each_other(user: User, world: ClockWorld) -> None:
 
 
 @sync_and_async
-def test_a_key_of_another_type_is_waited_for_as_set_nx_does(user: User, world: ClockWorld) -> None:
+def test_a_key_of_another_type_is_waited_for_as_set_nx_does(user, world):
     world.redis.command("HSET", "foo", "field", "1")
     lock = user.lock(timeout=30, sleep=0.05)
     assert not lock.acquire(blocking=False)
@@ -145,7 +140,7 @@ def test_a_key_of_another_type_is_waited_for_as_set_nx_does(user: User, world: C
 
 
 @sync_and_async
-def test_without_a_timeout_it_is_kept_alive_and_ends_with_its_object(world: ClockWorld) -> None:
+def test_without_a_timeout_it_is_kept_alive_and_ends_with_its_object(world):
     client = world.client(lock_watchdog_timeout=2.4)
     actor = world.actor()
     lock = Remote(module_of(world).Lock(client.real, "foo"), actor)
@@ -158,7 +153,7 @@ def test_without_a_timeout_it_is_kept_alive_and_ends_with_its_object(world: Cloc
 
 
 @sync_and_async
-def test_time_is_never_cut_short(user: User, world: ClockWorld) -> None:
+def test_time_is_never_cut_short(user, world):
     lock = user.lock(timeout=10)
     lock.acquire()
     assert lock.extend(1, replace_ttl=True)
@@ -169,7 +164,7 @@ def test_time_is_never_cut_short(user: User, world: ClockWorld) -> None:
 
 
 @sync_and_async
-def test_a_lost_reply_neither_strands_a_hold_nor_prolongs_it_twice(world: ClockWorld, proxy: Proxy) -> None:
+def test_a_lost_reply_neither_strands_a_hold_nor_prolongs_it_twice(world, proxy):
     """redis-py sees its own SET NX refused when it repeats it, and waits for itself."""
     user = User(world, world.redis_client(port=proxy.port))
     lock = user.lock(timeout=10)
@@ -193,7 +188,7 @@ def test_a_lost_reply_neither_strands_a_hold_nor_prolongs_it_twice(world: ClockW
 
 
 @sync_and_async
-def test_an_unknown_outcome_is_a_connection_error(world: ClockWorld, proxy: Proxy) -> None:
+def test_an_unknown_outcome_is_a_connection_error(world, proxy):
     client = world.through(proxy.port, timeout=1.2)
     lock = Remote(module_of(world).Lock(client.real, "foo", timeout=30), world.actor())
     lock.acquire()
@@ -208,7 +203,7 @@ def test_an_unknown_outcome_is_a_connection_error(world: ClockWorld, proxy: Prox
 
 @interruptible
 @sync_and_async
-def test_one_interrupted_while_acquiring_leaves_nothing(world: ClockWorld) -> None:
+def test_one_interrupted_while_acquiring_leaves_nothing(world):
     user = User(world)
     user.actor = world.interruptible()
     holder = User(world, user.redis)
@@ -224,7 +219,7 @@ def test_one_interrupted_while_acquiring_leaves_nothing(world: ClockWorld) -> No
 
 
 @in_real_time
-def test_a_shared_object_has_a_hold_for_each_of_its_users(user: User, world: ClockWorld) -> None:
+def test_a_shared_object_has_a_hold_for_each_of_its_users(user, world):
     """redis-py's asyncio lock keeps one token for all tasks: the late release of one frees another's hold."""
     other = User(world, user.redis)
     mine = user.lock(timeout=0.2)
@@ -241,7 +236,7 @@ def test_a_shared_object_has_a_hold_for_each_of_its_users(user: User, world: Clo
 
 
 @in_real_time
-def test_without_thread_local_every_user_of_the_object_may_release_it(user: User, world: ClockWorld) -> None:
+def test_without_thread_local_every_user_of_the_object_may_release_it(user, world):
     other = User(world, user.redis)
     mine = user.lock(timeout=30, thread_local=False)
     theirs = other.use(mine)
@@ -254,10 +249,10 @@ def test_without_thread_local_every_user_of_the_object_may_release_it(user: User
 
 
 @asyncio_only
-def test_a_lock_that_an_ended_task_holds_may_be_released(world: ClockWorld) -> None:
+def test_a_lock_that_an_ended_task_holds_may_be_released(world):
     """As ``asyncio.wait_for(lock.acquire(), 5)`` leaves it before Python 3.12."""
 
-    async def main() -> None:
+    async def main():
         async with redis.asyncio.Redis(port=world.port or 0) as client:
             lock = for_tasks.Lock(client, "foo", timeout=30)
             for _ in range(3):
@@ -276,7 +271,7 @@ def test_a_lock_that_an_ended_task_holds_may_be_released(world: ClockWorld) -> N
 
 
 @threads_only
-def test_locks_of_one_pool_share_a_client_that_ends_with_the_pool(world: ClockWorld) -> None:
+def test_locks_of_one_pool_share_a_client_that_ends_with_the_pool(world):
     pool = redis.ConnectionPool(port=world.port or 0)
     one, two = redis.Redis(connection_pool=pool), redis.Redis(connection_pool=pool)
     client = for_threads.client_of(one)
@@ -294,7 +289,7 @@ def test_locks_of_one_pool_share_a_client_that_ends_with_the_pool(world: ClockWo
 
 
 @threads_only
-def test_a_client_of_this_library_may_be_given(world: ClockWorld) -> None:
+def test_a_client_of_this_library_may_be_given(world):
     with Redisson(redis.Redis(port=world.port or 0), config=Config(timeout=1)) as client:
         with for_threads.Lock(client, "foo") as lock:
             assert lock.owned()
@@ -308,7 +303,7 @@ def test_a_client_of_this_library_may_be_given(world: ClockWorld) -> None:
 
 
 @threads_only
-def test_an_unreachable_server_is_an_error_of_the_connection(world: ClockWorld) -> None:
+def test_an_unreachable_server_is_an_error_of_the_connection(world):
     lock = for_threads.Lock(world.unreachable(), "foo")
     for call in (lock.acquire, lock.locked, lock.__enter__):
         with pytest.raises(RedisError):

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Literal
 
 import pytest
 
 from pyredisson import ClientClosedError, Config, LockLostError, LockNotOwnedError
 from pyredisson.asyncio import Redisson
-from tests.proxy import Proxy
 from tests.waiting import soon
 from tests.worlds.base import Actor, Pending, Remote, World
-from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import asyncio_only, each_runtime, interruptible, sync_and_async
 
 #: Kinds of locks that have conditions.
@@ -35,7 +32,7 @@ def waits(world: World, actor: Actor, mine: Remote, timeout: float | None = None
 
 
 @kinds
-def test_a_notification_wakes_the_one_who_has_waited_longest(world: World, kind: str) -> None:
+def test_a_notification_wakes_the_one_who_has_waited_longest(world, kind):
     alice, *others = world.actors(4)
     one, two = world.client(max_wait_without_check=60), world.client(max_wait_without_check=60)
     mine = condition(alice, one, kind)
@@ -62,9 +59,7 @@ def test_a_notification_wakes_the_one_who_has_waited_longest(world: World, kind:
 
 
 @kinds
-def test_all_holds_are_given_up_and_taken_again(world: World, kind: str) -> None:
-    alice, bob = world.actors(2)
-    client = world.client()
+def test_all_holds_are_given_up_and_taken_again(world, client, alice, bob, kind):
     mine, theirs = condition(alice, client, kind), condition(bob, world.client(), kind)
     lock = alice.get(client, kind)
     lock.lock(60)
@@ -80,8 +75,7 @@ def test_all_holds_are_given_up_and_taken_again(world: World, kind: str) -> None
     assert lock.is_locked() is False
 
 
-def test_a_wait_that_times_out(world: World) -> None:
-    alice = world.actor()
+def test_a_wait_that_times_out(world, alice):
     mine = condition(alice, world.client())
     with mine:
         began = world.now()
@@ -97,8 +91,7 @@ def test_a_wait_that_times_out(world: World) -> None:
 
 @pytest.mark.unheard
 @each_runtime
-def test_a_lost_message_is_found_out(world: World) -> None:
-    bob = world.actor()
+def test_a_lost_message_is_found_out(world, bob):
     theirs = condition(bob, world.client(max_wait_without_check=0.5))
     pending = waits(world, bob, theirs)
     world.pass_time(0.2)
@@ -107,8 +100,7 @@ def test_a_lost_message_is_found_out(world: World) -> None:
 
 
 @each_runtime
-def test_a_client_that_is_gone_takes_no_notification(world: World) -> None:
-    alice, bob = world.actors(2)
+def test_a_client_that_is_gone_takes_no_notification(world, alice, bob):
     mine, theirs = (condition(actor, world.client(max_wait_without_check=60)) for actor in (alice, bob))
     world.redis.command("ZADD", WAITERS, 1, "gone:1")
     pending = waits(world, bob, theirs)
@@ -119,9 +111,8 @@ def test_a_client_that_is_gone_takes_no_notification(world: World) -> None:
 
 
 @kinds
-def test_a_waiter_joins_once_its_client_receives_messages(world: World, kind: str) -> None:
+def test_a_waiter_joins_once_its_client_receives_messages(world, client, bob, kind):
     """So no notification passes over it."""
-    bob, client = world.actor(), world.client()
     theirs = condition(bob, client, kind)
     pending = waits(world, bob, theirs)
     assert world.redis.subscribers(f"{WAITERS}:{client.real.id}") == 1
@@ -133,8 +124,7 @@ def test_a_waiter_joins_once_its_client_receives_messages(world: World, kind: st
 
 @pytest.mark.unheard
 @sync_and_async
-def test_a_waiter_whose_client_cannot_subscribe_joins_all_the_same(world: ClockWorld, proxy: Proxy) -> None:
-    alice, bob = world.actors(2)
+def test_a_waiter_whose_client_cannot_subscribe_joins_all_the_same(world, alice, bob, proxy):
     client = world.through(proxy.port, timeout=2, max_wait_without_check=3)
     mine, theirs = condition(alice, world.client()), condition(bob, client)
     held = proxy.hold_request("SUBSCRIBE", None)
@@ -149,7 +139,7 @@ def test_a_waiter_whose_client_cannot_subscribe_joins_all_the_same(world: ClockW
 
 @interruptible
 @sync_and_async
-def test_one_who_is_interrupted_before_joining_has_kept_the_lock(world: ClockWorld, proxy: Proxy) -> None:
+def test_one_who_is_interrupted_before_joining_has_kept_the_lock(world, proxy):
     """And no other is notified in its place."""
     me, bob = world.interruptible(), world.actor()
     mine, theirs = condition(me, world.through(proxy.port)), condition(bob, world.client())
@@ -167,12 +157,11 @@ def test_one_who_is_interrupted_before_joining_has_kept_the_lock(world: ClockWor
 
 
 @asyncio_only
-def test_a_wait_that_is_closed_before_joining_notifies_no_one(world: ClockWorld, proxy: Proxy) -> None:
-    bob = world.actor()
+def test_a_wait_that_is_closed_before_joining_notifies_no_one(world, bob, proxy):
     waits(world, bob, condition(bob, world.client()))
     held = proxy.hold_request("SUBSCRIBE", None)
 
-    async def main() -> None:
+    async def main():
         async with Redisson.from_url(f"redis://127.0.0.1:{proxy.port}") as client:
             condition = client.get_condition("orders")
             async with condition:
@@ -186,7 +175,7 @@ def test_a_wait_that_is_closed_before_joining_notifies_no_one(world: ClockWorld,
 
 
 @kinds
-def test_a_wait_that_finds_its_lock_gone_notifies_no_one(world: World, kind: str) -> None:
+def test_a_wait_that_finds_its_lock_gone_notifies_no_one(world, kind):
     client, (alice, bob) = world.client(), world.actors(2)
     waiting = waits(world, alice, condition(alice, client, kind))
     bob.get(client, kind).lock()
@@ -203,11 +192,9 @@ def test_a_wait_that_finds_its_lock_gone_notifies_no_one(world: World, kind: str
 
 
 @each_runtime
-def test_only_a_holder_waits_and_notifies(world: World) -> None:
-    alice, bob = world.actors(2)
-    client = world.client()
+def test_only_a_holder_waits_and_notifies(world, client, alice, bob):
     mine, theirs = condition(alice, client), condition(bob, client)
-    calls: list[Any] = [mine.wait, mine.notify, mine.notify_all, mine.release]
+    calls = [mine.wait, mine.notify, mine.notify_all, mine.release]
     for call in calls:
         with pytest.raises(LockNotOwnedError):
             call()
@@ -222,7 +209,7 @@ def test_only_a_holder_waits_and_notifies(world: World) -> None:
 
 
 @interruptible
-def test_an_interrupted_wait_has_the_lock_again(world: World) -> None:
+def test_an_interrupted_wait_has_the_lock_again(world):
     me, bob = world.interruptible(), world.actor()
     mine, theirs = condition(me, world.client()), condition(bob, world.client())
     mine.acquire()
@@ -239,14 +226,14 @@ def test_an_interrupted_wait_has_the_lock_again(world: World) -> None:
 
 @interruptible
 @kinds
-def test_one_who_is_interrupted_while_acquiring_the_lock_again_has_it(world: World, kind: str) -> None:
+def test_one_who_is_interrupted_while_acquiring_the_lock_again_has_it(world, kind):
     me, bob = world.interruptible(), world.actor()
     mine, theirs = condition(me, world.client(), kind), bob.get(world.client(), kind)
     mine.acquire()
     mine.acquire()
     pending = bob.start(theirs.lock, 3.0)
 
-    def has_timed_out() -> bool:
+    def has_timed_out():
         return pending.done() and not world.redis.command("ZCARD", WAITERS)
 
     assert me.interrupted(mine.wait, 0.5, once=has_timed_out) is not None
@@ -257,23 +244,23 @@ def test_one_who_is_interrupted_while_acquiring_the_lock_again_has_it(world: Wor
 
 
 @asyncio_only
-def test_a_task_that_is_cancelled_again_and_again_has_the_lock_when_it_raises(world: ClockWorld) -> None:
+def test_a_task_that_is_cancelled_again_and_again_has_the_lock_when_it_raises(world):
     """And its notification goes to the next one."""
 
-    async def main() -> None:
+    async def main():
         async with Redisson.from_url(
             f"redis://127.0.0.1:{world.port}", config=Config(max_wait_without_check=60)
         ) as client:
             condition = client.get_condition("orders")
 
-            async def wait() -> bool:
+            async def wait():
                 async with condition:
                     try:
                         return await condition.wait(timeout=30)
                     finally:
                         await condition.notify(0)  # Only a holder may.
 
-            waiters: list[asyncio.Task[bool]] = []
+            waiters = []
             for number in (1, 2):
                 waiters.append(asyncio.create_task(wait()))
                 await soon(lambda number=number: world.redis.command("ZCARD", WAITERS) == number)
@@ -290,13 +277,13 @@ def test_a_task_that_is_cancelled_again_and_again_has_the_lock_when_it_raises(wo
 
 @asyncio_only
 @kinds
-def test_waiters_end_soon_when_their_event_loop_does(world: ClockWorld, kind: str) -> None:
+def test_waiters_end_soon_when_their_event_loop_does(world, kind):
     """It cancels all tasks, and the one that receives the client's messages with them."""
 
-    async def main() -> None:
+    async def main():
         client = Redisson.from_url(f"redis://127.0.0.1:{world.port}", config=Config(max_wait_without_check=60))
 
-        async def wait() -> None:
+        async def wait():
             condition = client.get_condition(getattr(client, f"get_{kind}")("orders"))
             async with condition:
                 await condition.wait()
@@ -311,10 +298,10 @@ def test_waiters_end_soon_when_their_event_loop_does(world: ClockWorld, kind: st
 
 @asyncio_only
 @kinds
-def test_a_wait_in_a_cancelled_scope_of_anyio_has_the_lock_again(world: ClockWorld, kind: str) -> None:
+def test_a_wait_in_a_cancelled_scope_of_anyio_has_the_lock_again(world, kind):
     anyio = pytest.importorskip("anyio")
 
-    async def main() -> None:
+    async def main():
         async with Redisson.from_url(f"redis://127.0.0.1:{world.port}") as client:
             lock = getattr(client, f"get_{kind}")("orders")
             async with lock, lock:
@@ -329,8 +316,7 @@ def test_a_wait_in_a_cancelled_scope_of_anyio_has_the_lock_again(world: ClockWor
 @sync_and_async
 @kinds
 @pytest.mark.parametrize("then", ["hang", "reset"])
-def test_lost_replies(world: ClockWorld, proxy: Proxy, kind: str, then: Literal["hang", "reset"]) -> None:
-    alice, bob, carol = world.actors(3)
+def test_lost_replies(world, alice, bob, carol, proxy, kind, then):
     client = world.through(proxy.port, timeout=2.4)
     mine, theirs, other = (
         condition(actor, each, kind)
@@ -341,15 +327,15 @@ def test_lost_replies(world: ClockWorld, proxy: Proxy, kind: str, then: Literal[
             assert mine.wait(0.01) is False
             mine.notify()
     lost = proxy.drop_reply("EVALSHA", then=then)
-    with theirs:
-        pass
     mine.acquire()
-    lost.hits = 0
+    assert lost.hits == 1
+    lost = proxy.drop_reply("EVALSHA", then=then)
     pending = alice.start(mine.wait, 20)
     world.until(lambda: world.redis.command("ZCARD", WAITERS) == 1)
     with theirs:
         theirs.notify()
     assert pending.result(within=15) is True
+    assert lost.hits == 1
     mine.release()
     pendings = [waits(world, bob, theirs), waits(world, carol, other)]
     mine.acquire()
@@ -368,9 +354,8 @@ def test_lost_replies(world: ClockWorld, proxy: Proxy, kind: str, then: Literal[
 
 @each_runtime
 @kinds
-def test_a_wait_ends_with_its_client_also_while_the_lock_is_acquired_again(world: World, kind: str) -> None:
+def test_a_wait_ends_with_its_client_also_while_the_lock_is_acquired_again(world, client, kind):
     me, bob = world.actors(2)
-    client = world.client()
     mine, theirs = condition(me, client, kind), condition(bob, world.client(), kind)
     pending = waits(world, me, mine)
     theirs.acquire()
@@ -382,7 +367,7 @@ def test_a_wait_ends_with_its_client_also_while_the_lock_is_acquired_again(world
     theirs.release()
 
 
-def test_other_locks_have_no_condition(world: World) -> None:
+def test_other_locks_have_no_condition(world):
     client = world.client().real
     sides = client.get_read_write_lock("orders")
     for lock in (client.get_spin_lock("orders"), sides, sides.write_lock(), sides.read_lock(), 5, None):

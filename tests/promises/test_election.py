@@ -17,7 +17,7 @@ from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime, sync_and_async, threads_only
 
 
-def test_one_leads_and_the_next_one_has_a_greater_token(world: World, alice: Actor, bob: Actor) -> None:
+def test_one_leads_and_the_next_one_has_a_greater_token(world, alice, bob):
     clients = world.client(), world.client()
     mine, theirs = (each.get(client, "leader_election") for each, client in zip((alice, bob), clients, strict=True))
     with mine.term() as first:
@@ -31,7 +31,7 @@ def test_one_leads_and_the_next_one_has_a_greater_token(world: World, alice: Act
 
 
 @each_runtime
-def test_a_leader_is_told_of_a_loss_and_cannot_be_elected_again_meanwhile(world: World) -> None:
+def test_a_leader_is_told_of_a_loss_and_cannot_be_elected_again_meanwhile(world):
     mine = world.actor().get(world.client(), "leader_election")
     with pytest.raises(LockLostError), mine.term() as term:
         with pytest.raises(LockError, match="not reentrant"):
@@ -81,13 +81,13 @@ class Candidate:
 
 
 @sync_and_async
-def test_a_campaign_leads_again_and_again_one_at_a_time(world: World, client: Remote) -> None:
+def test_a_campaign_leads_again_and_again_one_at_a_time(world, client):
     candidates = [Candidate(world, each) for each in (client, client, world.client())]
 
-    def leader() -> Candidate | None:
+    def leader():
         return next((each for each in candidates if len(each.began) > len(each.ended)), None)
 
-    tokens: list[int] = []
+    tokens = []
     for _ in range(4):
         world.until(lambda: leader() is not None)
         now = leader()
@@ -105,7 +105,7 @@ def test_a_campaign_leads_again_and_again_one_at_a_time(world: World, client: Re
 
 
 @sync_and_async
-def test_a_campaign_whose_callback_fails_stands_again(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_campaign_whose_callback_fails_stands_again(world, caplog):
     candidate = Candidate(world, world.client(), fails=True)
     world.until(lambda: len(candidate.began) == 2)
     candidate.stop()
@@ -113,9 +113,9 @@ def test_a_campaign_whose_callback_fails_stands_again(world: World, caplog: pyte
 
 
 @sync_and_async
-def test_observers_are_told_of_each_change(world: World, alice: Actor, bob: Actor) -> None:
+def test_observers_are_told_of_each_change(world, alice, bob):
     client, other = world.client(), world.client()
-    seen: list[str | None] = []
+    seen = []
     observe = other.real.get_leader_election("orders").observe
     observation = bob.do(observe, lambda leader: seen.append(leader and leader.client_id))
     world.until(lambda: seen == [None])
@@ -133,7 +133,7 @@ def test_observers_are_told_of_each_change(world: World, alice: Actor, bob: Acto
 
 
 @sync_and_async
-def test_a_campaign_that_led_before_goes_on_after_a_loss(world: World) -> None:
+def test_a_campaign_that_led_before_goes_on_after_a_loss(world):
     candidate = Candidate(world, world.client(lock_watchdog_timeout=1.5))
     world.until(lambda: candidate.began)
     candidate.resign()
@@ -146,7 +146,7 @@ def test_a_campaign_that_led_before_goes_on_after_a_loss(world: World) -> None:
 
 
 @sync_and_async
-def test_a_term_ends_with_its_lease_if_its_client_was_closed(world: World) -> None:
+def test_a_term_ends_with_its_lease_if_its_client_was_closed(world):
     client = world.client(lock_watchdog_timeout=1.5)
     candidate = Candidate(world, client)
     world.until(lambda: candidate.began)
@@ -156,7 +156,7 @@ def test_a_term_ends_with_its_lease_if_its_client_was_closed(world: World) -> No
 
 
 @sync_and_async
-def test_who_lost_leadership_leads_no_longer_while_its_callback_runs(world: World) -> None:
+def test_who_lost_leadership_leads_no_longer_while_its_callback_runs(world):
     candidate = Candidate(world, world.client(lock_watchdog_timeout=1.5), goes_on=True)
     world.until(lambda: candidate.began)
     assert candidate.campaign.leading
@@ -168,10 +168,10 @@ def test_who_lost_leadership_leads_no_longer_while_its_callback_runs(world: Worl
 
 
 @threads_only
-def test_a_campaign_is_stopped_when_it_has_resigned(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_campaign_is_stopped_when_it_has_resigned(world, monkeypatch):
     leave = ElectionCore.leave
 
-    async def leave_slowly(core: ElectionCore, *args: Any, **kwargs: Any) -> None:
+    async def leave_slowly(core, *args, **kwargs):
         await core.client.runtime.sleep(0.3)
         await leave(core, *args, **kwargs)
 
@@ -185,8 +185,8 @@ def test_a_campaign_is_stopped_when_it_has_resigned(world: World, monkeypatch: p
 
 
 @sync_and_async
-def test_a_callback_that_could_never_run_is_refused(world: World) -> None:
-    async def of_the_other_form(_: Any) -> None: ...
+def test_a_callback_that_could_never_run_is_refused(world):
+    async def of_the_other_form(_): ...
 
     client = world.client().real
     election = client.get_leader_election("orders")
@@ -199,7 +199,7 @@ def test_a_callback_that_could_never_run_is_refused(world: World) -> None:
 
 
 @each_runtime
-def test_who_leads_is_not_known_without_a_server(world: World, client: Remote) -> None:
+def test_who_leads_is_not_known_without_a_server(world, client):
     mine = world.actor().get(client, "leader_election")
     world.redis.command("SET", "orders", "something")
     with pytest.raises(LockError, match="'orders'"):
@@ -211,14 +211,14 @@ def test_who_leads_is_not_known_without_a_server(world: World, client: Remote) -
 
 
 @sync_and_async
-def test_a_campaign_leads_until_its_callback_returns_however_often_it_is_stopped(world: World) -> None:
+def test_a_campaign_leads_until_its_callback_returns_however_often_it_is_stopped(world):
     began, may_end, actor, other = threading.Event(), threading.Event(), world.actor(), world.actor()
 
-    def lead(term: Any) -> None:
+    def lead(term):
         began.set()
         may_end.wait()
 
-    async def lead_as_task(term: Any) -> None:
+    async def lead_as_task(term):
         began.set()
         while not may_end.is_set():
             with suppress(asyncio.CancelledError):

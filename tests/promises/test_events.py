@@ -10,7 +10,7 @@ import pytest
 from pyredisson import events
 from pyredisson.errors import ClientClosedError, LockError
 from tests.promises.kinds import handle
-from tests.worlds.base import KEPT, Actor, Remote, World
+from tests.worlds.base import KEPT, Remote, World
 from tests.worlds.environments import each_runtime
 from tests.worlds.store import CHANNEL
 
@@ -31,15 +31,7 @@ def client(world: World, happened: Happened) -> Remote:
     return world.client(listeners=(happened.append,))
 
 
-def test_listeners_and_the_log_tell_what_happens(
-    client: Remote,
-    alice: Actor,
-    bob: Actor,
-    mine: Remote,
-    theirs: Remote,
-    happened: Happened,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_listeners_and_the_log_tell_what_happens(client, alice, bob, mine, theirs, happened, caplog):
     with caplog.at_level(logging.DEBUG, logger="pyredisson"):
         mine.lock()
         mine.lock(7)
@@ -60,9 +52,7 @@ def test_listeners_and_the_log_tell_what_happens(
     assert [(event.name, event.owner) for event in of_locks] == [("orders", owner) for owner in owners]
 
 
-def test_a_multi_lock_tells_its_lease_and_how_long_it_was_held(
-    world: World, client: Remote, happened: Happened
-) -> None:
+def test_a_multi_lock_tells_its_lease_and_how_long_it_was_held(world, client, happened):
     multi = handle(world.actor(), client, "multi_lock")
     multi.lock(5)
     world.pass_time(0.2)
@@ -72,7 +62,7 @@ def test_a_multi_lock_tells_its_lease_and_how_long_it_was_held(
     assert 0.2 <= held < 10
 
 
-def test_normal_use_is_not_logged(world: World, caplog: pytest.LogCaptureFixture, alice: Actor, bob: Actor) -> None:
+def test_normal_use_is_not_logged(world, caplog, alice, bob):
     client = world.client(lock_watchdog_timeout=KEPT)
     mine, theirs = alice.lock(client), bob.lock(client)
     with caplog.at_level(logging.INFO, logger="pyredisson"):
@@ -87,9 +77,7 @@ def test_normal_use_is_not_logged(world: World, caplog: pytest.LogCaptureFixture
     assert [record for record in caplog.records if record.name.startswith("pyredisson")] == []
 
 
-def test_a_wait_is_announced_when_it_begins_and_when_it_ends(
-    world: World, client: Remote, alice: Actor, bob: Actor, mine: Remote, theirs: Remote, happened: Happened
-) -> None:
+def test_a_wait_is_announced_when_it_begins_and_when_it_ends(world, client, alice, bob, mine, theirs, happened):
     began = world.now()
     mine.lock()
     took = world.now() - began
@@ -125,9 +113,7 @@ def test_a_wait_is_announced_when_it_begins_and_when_it_ends(
     assert after_the_wait > 0.29
 
 
-def test_a_wait_that_fails_is_announced_as_ended(
-    world: World, client: Remote, alice: Actor, bob: Actor, mine: Remote, theirs: Remote, happened: Happened
-) -> None:
+def test_a_wait_that_fails_is_announced_as_ended(world, client, alice, bob, mine, theirs, happened):
     mine.lock()
     waiting = bob.start(theirs.lock)
     world.until(lambda: world.redis.subscribers(CHANNEL) == 1)
@@ -139,8 +125,7 @@ def test_a_wait_that_fails_is_announced_as_ended(
 
 
 @pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore"])
-def test_listeners_hear_of_acquires_of_permits(world: World, client: Remote, happened: Happened, kind: str) -> None:
-    alice, bob = world.actors(2)
+def test_listeners_hear_of_acquires_of_permits(alice, bob, client, happened, kind):
     mine, theirs = alice.get(client, kind, "seats", permits=1), bob.get(client, kind, "seats")
     with mine.hold():
         assert not theirs.try_acquire()
@@ -156,7 +141,7 @@ def test_listeners_hear_of_acquires_of_permits(world: World, client: Remote, hap
     assert timed_out.waited >= 0.2 > refused.waited
 
 
-def test_an_acquire_whose_wait_would_never_end_has_failed(world: World, client: Remote, happened: Happened) -> None:
+def test_an_acquire_whose_wait_would_never_end_has_failed(world, client, happened):
     mine = world.actor().get(client, "non_reentrant_lock")
     mine.lock()
     with pytest.raises(LockError) as error:
@@ -166,7 +151,7 @@ def test_an_acquire_whose_wait_would_never_end_has_failed(world: World, client: 
     assert failed.error is error.value
 
 
-def test_an_interrupted_acquire_has_not_failed(world: World, client: Remote, happened: Happened, mine: Remote) -> None:
+def test_an_interrupted_acquire_has_not_failed(world, client, happened, mine):
     mine.lock()
     other = world.interruptible()
     waits = lambda: any(isinstance(event, events.WaitBegan) for event in happened)  # noqa: E731

@@ -45,21 +45,10 @@ def holds(kind: str, lock: Remote) -> int:
 
 
 @pytest.fixture
-def alice(world: ClockWorld) -> Actor:
-    return world.actor()
-
-
-@pytest.fixture
 def client(world: ClockWorld, proxy: Proxy, alice: Actor, kind: str) -> Remote:
     """A client whose requests go through the proxy; the scripts are known to the server."""
     # For each try it has half a second, a sixth of the lease; and there is time for several.
     return client_through(world, proxy, alice, kind, timeout=4, lock_watchdog_timeout=3)
-
-
-@pytest.fixture
-def mine(client: Remote, alice: Actor, kind: str) -> Remote:
-    """A lock of alice's."""
-    return handle(alice, client, kind)
 
 
 @pytest.fixture
@@ -84,9 +73,7 @@ def client_through(world: ClockWorld, proxy: Proxy, alice: Actor, kind: str, **c
 
 @either_way
 @each_kind
-def test_each_acquire_and_each_unlock_counts_once(
-    world: ClockWorld, proxy: Proxy, mine: Remote, kind: str, then: How
-) -> None:
+def test_each_acquire_and_each_unlock_counts_once(world, proxy, mine, kind, then):
     channel, messages = PUBLISHED[kind]
     said = world.messages(channel)
     calls = [(mine.lock, 1), (mine.unlock, 0)]
@@ -105,7 +92,7 @@ def test_each_acquire_and_each_unlock_counts_once(
 
 @either_way
 @each_kind
-def test_an_extension_is_asked_for_again(proxy: Proxy, mine: Remote, kind: str, then: How) -> None:
+def test_an_extension_is_asked_for_again(proxy, mine, kind, then):
     mine.lock(lease_time=10)
     mine.extend(10)  # The server knows the script now.
     lost = proxy.drop_reply("EVALSHA", then=then)
@@ -116,7 +103,7 @@ def test_an_extension_is_asked_for_again(proxy: Proxy, mine: Remote, kind: str, 
 
 
 @each_kind
-def test_late_copy_is_refused(proxy: Proxy, mine: Remote, kind: str) -> None:
+def test_late_copy_is_refused(proxy, mine, kind):
     """The owner has gone on meanwhile: a late unlock would free its next hold, a late acquire would strand one."""
     mine.lock()
     late_unlock = proxy.hold_request("EVALSHA", then="reset")
@@ -132,9 +119,7 @@ def test_late_copy_is_refused(proxy: Proxy, mine: Remote, kind: str) -> None:
 
 @pytest.mark.parametrize("several", [False, True], ids=["alone", "multi-lock"])
 @pytest.mark.parametrize("kind", REENTRANT)
-def test_a_lease_that_runs_out_during_a_re_entry_is_over(
-    proxy: Proxy, client: Remote, alice: Actor, kind: str, several: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_lease_that_runs_out_during_a_re_entry_is_over(proxy, client, alice, kind, several, caplog):
     """It is not lost: the lock is acquired anew. What is asked has half a second to be answered."""
     lock = both(alice, client, kind) if several else handle(alice, client, kind)
     lock.lock(lease_time=0.4)
@@ -151,9 +136,7 @@ def test_a_lease_that_runs_out_during_a_re_entry_is_over(
 
 @pytest.mark.parametrize("kind", REENTRANT)
 @pytest.mark.parametrize("block", [False, True], ids=["unlock", "block"])
-def test_a_multi_lock_whose_lease_runs_out_during_its_unlock_is_lost(
-    world: ClockWorld, proxy: Proxy, client: Remote, alice: Actor, kind: str, block: bool
-) -> None:
+def test_a_multi_lock_whose_lease_runs_out_during_its_unlock_is_lost(world, proxy, client, alice, kind, block):
     lock = both(alice, client, kind)
     release = release_of(lock, 0.4, block=block)
     away = proxy.hold_request("EVALSHA", None)
@@ -167,9 +150,7 @@ def test_a_multi_lock_whose_lease_runs_out_during_its_unlock_is_lost(
 
 @pytest.mark.parametrize("kind", REENTRANT)
 @pytest.mark.parametrize("block", [False, True], ids=["unlock", "block"])
-def test_a_hold_that_runs_out_while_an_earlier_request_is_settled_is_lost(
-    world: ClockWorld, proxy: Proxy, alice: Actor, kind: str, block: bool
-) -> None:
+def test_a_hold_that_runs_out_while_an_earlier_request_is_settled_is_lost(world, proxy, alice, kind, block):
     # When the hold runs out, a second and a half are left to settle in: three tries.
     client = client_through(world, proxy, alice, kind, timeout=2, lock_watchdog_timeout=3)
     lock = handle(alice, client, kind)
@@ -192,7 +173,7 @@ def both(alice: Actor, client: Remote, kind: str) -> Remote:
 
 
 @each_kind
-def test_a_late_forced_unlock_frees_no_later_hold(world: ClockWorld, proxy: Proxy, mine: Remote, kind: str) -> None:
+def test_a_late_forced_unlock_frees_no_later_hold(world, proxy, mine, kind):
     theirs = handle(world.actor(), world.client(), kind)
     mine.lock()
     late = proxy.hold_request("EVALSHA", then="reset")
@@ -204,7 +185,7 @@ def test_a_late_forced_unlock_frees_no_later_hold(world: ClockWorld, proxy: Prox
 
 
 @each_kind
-def test_a_call_outranks_what_the_watchdog_is_sending(proxy: Proxy, impatient: Remote, kind: str) -> None:
+def test_a_call_outranks_what_the_watchdog_is_sending(proxy, impatient, kind):
     """The unlock is left to the watchdog, whose copy is late; the owner has gone on by then."""
     mine = impatient
     mine.lock()
@@ -224,7 +205,7 @@ def test_a_call_outranks_what_the_watchdog_is_sending(proxy: Proxy, impatient: R
     assert not mine.is_locked()
 
 
-def test_retries_of_redis_py_do_not_apply(world: ClockWorld, proxy: Proxy) -> None:
+def test_retries_of_redis_py_do_not_apply(world, proxy):
     """By default it repeats ten times, and a lock would count twice."""
     retry = Retry(ConstantBackoff(0.01), 10)
     users = world.redis_client(retry=retry, socket_timeout=0.4, port=proxy.port)
@@ -239,9 +220,7 @@ def test_retries_of_redis_py_do_not_apply(world: ClockWorld, proxy: Proxy) -> No
 
 @each_kind
 @pytest.mark.parametrize("adopted", [False, True])
-def test_unknown_acquire_is_an_error_and_released_or_adopted_by_the_next_one(
-    world: ClockWorld, proxy: Proxy, impatient: Remote, kind: str, adopted: bool
-) -> None:
+def test_unknown_acquire_is_an_error_and_released_or_adopted_by_the_next_one(world, proxy, impatient, kind, adopted):
     mine = impatient
     silence = proxy.drop_reply("EVALSHA", k=None)
     with pytest.raises(OutcomeUnknownError) as unknown:
@@ -260,7 +239,7 @@ def test_unknown_acquire_is_an_error_and_released_or_adopted_by_the_next_one(
 
 
 @each_kind
-def test_unknown_unlock_can_be_called_again(proxy: Proxy, impatient: Remote, kind: str) -> None:
+def test_unknown_unlock_can_be_called_again(proxy, impatient, kind):
     mine = impatient
     mine.lock()
     silence = proxy.drop_reply("EVALSHA", k=None)

@@ -90,7 +90,7 @@ CALLS: dict[str, tuple[Callable[[Seats], object], int, object]] = {
 
 @pytest.mark.parametrize("then", HOW)
 @pytest.mark.parametrize("call", CALLS)
-def test_a_lost_reply(proxy: Proxy, seats: Seats, call: str, then: Literal["hang", "reset"]) -> None:
+def test_a_lost_reply(proxy, seats, call, then):
     make, count, result = CALLS[call]
     lost = proxy.drop_reply("EVALSHA", then=then)
     assert make(seats) == result
@@ -99,7 +99,7 @@ def test_a_lost_reply(proxy: Proxy, seats: Seats, call: str, then: Literal["hang
 
 
 @pytest.mark.parametrize("call", ["try_set_permits", "try_set_count"])
-def test_setting_for_the_first_time(world: ClockWorld, proxy: Proxy, seats: Seats, call: str) -> None:
+def test_setting_for_the_first_time(world, proxy, seats, call):
     """The repeat finds a number there. It is its own, so the answer is still yes."""
     world.redis.delete("seats")
     lost = proxy.drop_reply("EVALSHA")
@@ -109,7 +109,7 @@ def test_setting_for_the_first_time(world: ClockWorld, proxy: Proxy, seats: Seat
 
 
 @pytest.mark.parametrize("several", [False, True])
-def test_permits_are_released_once(proxy: Proxy, seats: Seats, several: bool) -> None:
+def test_permits_are_released_once(proxy, seats, several):
     """The repeat finds nothing to release any more, and is no failure."""
     permits = seats.permits.acquire(permits=3) if several else seats.permits.acquire()
     lost = proxy.drop_reply("EVALSHA")
@@ -119,7 +119,7 @@ def test_permits_are_released_once(proxy: Proxy, seats: Seats, several: bool) ->
     assert seats.permits.acquired_permits() == 0
 
 
-def test_of_a_list_whose_reply_is_lost_the_same_permit_is_missing(proxy: Proxy, seats: Seats) -> None:
+def test_of_a_list_whose_reply_is_lost_the_same_permit_is_missing(proxy, seats):
     one, two = seats.permits.acquire(permits=2)
     seats.permits.release(two)
     lost = proxy.drop_reply("EVALSHA")
@@ -130,7 +130,7 @@ def test_of_a_list_whose_reply_is_lost_the_same_permit_is_missing(proxy: Proxy, 
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_copy_that_arrives_late_is_refused(proxy: Proxy, seats: Seats, call: str) -> None:
+def test_a_copy_that_arrives_late_is_refused(proxy, seats, call):
     make, count, _ = CALLS[call]
     late = proxy.hold_request("EVALSHA", then="reset")
     make(seats)
@@ -144,7 +144,7 @@ def test_a_copy_that_arrives_late_is_refused(proxy: Proxy, seats: Seats, call: s
     assert seats.count == count + 100
 
 
-def test_a_refusal_that_arrives_late_acquires_nothing(proxy: Proxy, seats: Seats) -> None:
+def test_a_refusal_that_arrives_late_acquires_nothing(proxy, seats):
     """There were none when it was answered; there are when its first copy arrives."""
     seats.semaphore.drain_permits()
     late = proxy.hold_request("EVALSHA", then="reset")
@@ -159,11 +159,11 @@ TAKING = [name for name in CALLS if "acquire" in name and name != "try_acquire"]
 
 @hasty
 @pytest.mark.parametrize("call", TAKING)
-def test_an_acquire_with_unknown_outcome_is_undone(proxy: Proxy, seats: Seats, call: str) -> None:
+def test_an_acquire_with_unknown_outcome_is_undone(proxy, seats, call):
     make, count, _ = CALLS[call]
-    scripts: list[bytes] = []
+    scripts = []
 
-    def acquires(args: list[bytes]) -> bool:
+    def acquires(args):
         scripts.extend(args[1:2] if args[0] == b"EVALSHA" else [])
         return args[1:2] == scripts[:1]
 
@@ -189,7 +189,7 @@ FINISHED = ["release", "add_permits", "set_permits", "add permits", "resize", "d
 
 @hasty
 @pytest.mark.parametrize("call", FINISHED)
-def test_a_release_with_unknown_outcome_is_completed(proxy: Proxy, seats: Seats, call: str) -> None:
+def test_a_release_with_unknown_outcome_is_completed(proxy, seats, call):
     make, count, _ = CALLS[call]
     nothing = proxy.hold_request("EVALSHA", k=None)
     with pytest.raises(OutcomeUnknownError, match="do not call it again"):
@@ -203,7 +203,7 @@ def test_a_release_with_unknown_outcome_is_completed(proxy: Proxy, seats: Seats,
 
 
 @hasty
-def test_an_owner_settles_its_open_request_before_the_next_call(proxy: Proxy, seats: Seats) -> None:
+def test_an_owner_settles_its_open_request_before_the_next_call(proxy, seats):
     silence = proxy.drop_reply("EVALSHA", k=None)
     with pytest.raises(OutcomeUnknownError):
         seats.semaphore.acquire(2)
@@ -215,9 +215,7 @@ def test_an_owner_settles_its_open_request_before_the_next_call(proxy: Proxy, se
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_release_at_the_end_of_a_block_is_made_up_for(
-    world: ClockWorld, proxy: Proxy, seats: Seats, fails: bool
-) -> None:
+def test_a_release_at_the_end_of_a_block_is_made_up_for(world, proxy, seats, fails):
     """The server cannot be reached when the block ends. An error of its body goes first."""
     errors = (ZeroDivisionError,) if fails else (redis.exceptions.RedisError, OutcomeUnknownError)
     with pytest.raises(errors), seats.semaphore:
@@ -241,9 +239,7 @@ def test_a_release_at_the_end_of_a_block_is_made_up_for(
         ("latch", "count_down", {}, 4),
     ],
 )
-def test_an_interrupt_while_the_reply_is_under_way(
-    world: ClockWorld, proxy: Proxy, seats: Seats, kind: str, method: str, arguments: dict[str, int], count: int
-) -> None:
+def test_an_interrupt_while_the_reply_is_under_way(world, proxy, seats, kind, method, arguments, count):
     me = world.interruptible()
     call = partial(getattr(getattr(seats, kind).real, method), **arguments)
     lost = proxy.drop_reply("EVALSHA", then="hang")

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from pyredisson import LockLostError
-from tests.worlds.base import Actor, Remote, World
+from tests.worlds.base import Remote, World
 
 KINDS = ("semaphore", "permit_expirable_semaphore", "count_down_latch")
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -36,7 +36,7 @@ def keys(world: World) -> set[str]:
 
 
 @each_kind
-def test_it_exists_with_all_its_keys_until_it_is_deleted(world: World, kind: str) -> None:
+def test_it_exists_with_all_its_keys_until_it_is_deleted(world, kind):
     mine = world.actor().get(world.client(), kind, "seats")
     for call in (mine.exists, mine.delete, partial(mine.expire, 60), mine.clear_expire):
         assert call() is False
@@ -54,7 +54,7 @@ def test_it_exists_with_all_its_keys_until_it_is_deleted(world: World, kind: str
 
 
 @each_kind
-def test_it_expires(world: World, kind: str) -> None:
+def test_it_expires(world, kind):
     mine = world.actor().get(world.client(), kind, "seats")
     begin(mine, kind)
     assert mine.expire(0.2) is True
@@ -63,7 +63,7 @@ def test_it_expires(world: World, kind: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["delete", "expire"])
-def test_the_waiters_of_a_latch_that_is_gone_return(world: World, end: str, alice: Actor, bob: Actor) -> None:
+def test_the_waiters_of_a_latch_that_is_gone_return(world, end, alice, bob):
     client = world.client(max_wait_without_check=60)
     mine, theirs = (actor.get(client, "count_down_latch", "seats") for actor in (alice, bob))
     mine.try_set_count(3)
@@ -74,8 +74,7 @@ def test_the_waiters_of_a_latch_that_is_gone_return(world: World, end: str, alic
 
 
 @pytest.mark.parametrize("kind", KINDS[:2])
-def test_the_waiters_of_a_deleted_semaphore_wait_for_new_permits(world: World, kind: str) -> None:
-    alice, bob = world.actors(2)
+def test_the_waiters_of_a_deleted_semaphore_wait_for_new_permits(world, alice, bob, kind):
     client = world.client(max_wait_without_check=60)
     mine, theirs = alice.get(client, kind, "seats"), bob.get(client, kind, "seats")
     mine.try_set_permits(0)
@@ -86,7 +85,7 @@ def test_the_waiters_of_a_deleted_semaphore_wait_for_new_permits(world: World, k
     assert pending.result(within=5)
 
 
-def test_a_permit_of_a_deleted_semaphore_is_lost(world: World) -> None:
+def test_a_permit_of_a_deleted_semaphore_is_lost(world):
     mine = world.actor().get(world.client(), "permit_expirable_semaphore", "seats", permits=1)
     with pytest.raises(LockLostError), mine.hold():
         assert mine.delete() is True

@@ -8,7 +8,6 @@ from weakref import WeakKeyDictionary
 import pytest
 
 from tests.worlds.base import Actor, Pending, Remote, World
-from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import each_runtime, each_server
 from tests.worlds.store import CHANNEL
 
@@ -79,7 +78,7 @@ def nothing_is_left(world: World) -> bool:
 # ---- in turn ---------------------------------------------------------------------------------------------------------
 
 
-def test_who_asked_first_gets_it_first(world: World) -> None:
+def test_who_asked_first_gets_it_first(world):
     clients = [world.client(), world.client()]
     mine = fair(world.actor(), clients[0])
     mine.lock()
@@ -95,7 +94,7 @@ def test_who_asked_first_gets_it_first(world: World) -> None:
     assert nothing_is_left(world)
 
 
-def test_one_attempt_neither_queues_up_nor_overtakes(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
+def test_one_attempt_neither_queues_up_nor_overtakes(world, client, alice, bob):
     mine, theirs = fair(alice, client), fair(bob, client)
     mine.lock()
     before = world.redis.everything()
@@ -112,7 +111,7 @@ def test_one_attempt_neither_queues_up_nor_overtakes(world: World, client: Remot
     assert theirs.try_lock() is True
 
 
-def test_it_is_the_same_lock_as_the_plain_one(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
+def test_it_is_the_same_lock_as_the_plain_one(world, client, alice, bob):
     """A plain lock of the same name excludes, and overtakes."""
     mine, theirs = alice.lock(client), fair(bob, client)
     mine.lock(3)
@@ -128,7 +127,7 @@ def test_it_is_the_same_lock_as_the_plain_one(world: World, client: Remote, alic
 
 
 @each_runtime
-def test_a_waiter_that_lost_its_place_queues_again(world: World) -> None:
+def test_a_waiter_that_lost_its_place_queues_again(world):
     """FLUSHALL, an eviction, or a pause that was longer than anybody was believed in."""
     client = world.client(max_wait_without_check=0.3)
     alice, *others = world.actors(4)
@@ -154,7 +153,7 @@ def test_a_waiter_that_lost_its_place_queues_again(world: World) -> None:
 
 
 @each_server
-def test_a_hand_over_costs_two_requests(world: ClockWorld) -> None:
+def test_a_hand_over_costs_two_requests(world):
     world.redis.learn_scripts()
     clients = [world.client(), world.client()]
     mine = fair(world.actor(), clients[0])
@@ -170,7 +169,7 @@ def test_a_hand_over_costs_two_requests(world: ClockWorld) -> None:
     assert not begun[1].done()
 
 
-def test_a_wait_may_be_as_long_as_one_likes(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
+def test_a_wait_may_be_as_long_as_one_likes(world, client, alice, bob):
     mine, theirs = fair(alice, client), fair(bob, client)
     mine.lock()
     waiting = bob.start(theirs.try_lock, 1e300)
@@ -180,7 +179,7 @@ def test_a_wait_may_be_as_long_as_one_likes(world: World, client: Remote, alice:
     assert waiting.result() is True
 
 
-def test_an_entry_without_a_score_counts_as_no_waiter(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
+def test_an_entry_without_a_score_counts_as_no_waiter(world, client, alice, bob):
     """Redisson: nobody gets the lock any more."""
     mine, theirs = fair(alice, client), fair(bob, client)
     world.redis.command("RPUSH", QUEUE, STRANGER)
@@ -194,8 +193,8 @@ def test_an_entry_without_a_score_counts_as_no_waiter(world: World, client: Remo
 
 
 def test_a_waiter_is_believed_in_as_long_as_it_waits_and_leaves_the_queue_with_its_wait(
-    world: World, client: Remote, alice: Actor, bob: Actor, carol: Actor
-) -> None:
+    world, client, alice, bob, carol
+):
     mine, leaving, staying = (fair(actor, client) for actor in (alice, bob, carol))
     mine.lock()
     [gone] = wait_in_turn(world, [(bob, leaving)], 0.7)
@@ -211,9 +210,7 @@ def test_a_waiter_is_believed_in_as_long_as_it_waits_and_leaves_the_queue_with_i
 
 
 @pytest.mark.parametrize("earlier", [0.2, 1000])
-def test_a_waiter_says_anew_for_how_long_it_can_be_alive(
-    world: World, alice: Actor, bob: Actor, carol: Actor, earlier: float
-) -> None:
+def test_a_waiter_says_anew_for_how_long_it_can_be_alive(world, alice, bob, carol, earlier):
     """Its patience and 1 %, or that of any waiter. What Redisson left of an earlier wait does not end this one."""
     clients = [world.client(fair_lock_wait_timeout=100), world.client(max_wait_without_check=0.2)]
     mine, theirs, last = fair(alice, clients[0]), fair(bob, clients[0]), fair(carol, clients[1])
@@ -235,7 +232,7 @@ def test_a_waiter_says_anew_for_how_long_it_can_be_alive(
     later.result()
 
 
-def test_a_dead_waiter_delays_others_by_its_own_timeout_at_most(world: World) -> None:
+def test_a_dead_waiter_delays_others_by_its_own_timeout_at_most(world):
     """It meant to wait for a second. The lease had 30 left, and others are believed in for 300: that is not its own."""
     clients = [world.client(max_wait_without_check=60), world.client(max_wait_without_check=60)]
     holder, other, last = world.actors(3)

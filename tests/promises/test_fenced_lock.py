@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.worlds.base import Actor, Remote, World
-
 TOKEN = "redisson_lock_token:{orders}"
 
 
@@ -14,7 +12,7 @@ def kind() -> str:
     return "fenced_lock"
 
 
-def test_tokens_grow_from_hold_to_hold(world: World, alice: Actor, bob: Actor) -> None:
+def test_tokens_grow_from_hold_to_hold(world, alice, bob):
     one, two = world.client(), world.client()
     mine, theirs = alice.get(one, "fenced_lock"), bob.get(two, "fenced_lock")
     assert mine.get_token() is None
@@ -27,7 +25,7 @@ def test_tokens_grow_from_hold_to_hold(world: World, alice: Actor, bob: Actor) -
     assert theirs.get_token() == 5, "the last one, though nobody holds it"
 
 
-def test_a_block_knows_its_token(client: Remote, alice: Actor, mine: Remote) -> None:
+def test_a_block_knows_its_token(client, alice, mine):
     with mine.hold(1, 20) as outer:
         assert outer.token == 1
         with mine.hold() as inner:
@@ -38,7 +36,7 @@ def test_a_block_knows_its_token(client: Remote, alice: Actor, mine: Remote) -> 
         assert lease.token is None
 
 
-def test_who_does_not_get_it_gets_no_token(world: World, mine: Remote, theirs: Remote) -> None:
+def test_who_does_not_get_it_gets_no_token(world, mine, theirs):
     mine.lock()
     assert theirs.try_lock_and_get_token() is None
     assert theirs.try_lock_and_get_token(0.05, 20) is None
@@ -48,7 +46,7 @@ def test_who_does_not_get_it_gets_no_token(world: World, mine: Remote, theirs: R
     assert 10 < world.redis.ttl("orders") <= 12
 
 
-def test_tokens_follow_the_servers_clock_if_they_shall(world: World) -> None:
+def test_tokens_follow_the_servers_clock_if_they_shall(world):
     mine = world.actor().get(world.client(fence_from_clock=True), "fenced_lock")
     first = mine.lock_and_get_token()
     assert first > 1_500_000_000_000_000, "microseconds since 1970"

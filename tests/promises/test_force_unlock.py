@@ -1,16 +1,14 @@
 """Whoever has to can free the lock, whoever holds it."""
 
-from __future__ import annotations
-
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError
-from tests.worlds.base import KEPT, Actor, Remote, World
+from tests.worlds.base import KEPT
 from tests.worlds.environments import each_runtime
 
 
 @each_runtime
-def test_a_hold_of_the_caller_itself_ends_without_a_loss(world: World) -> None:
+def test_a_hold_of_the_caller_itself_ends_without_a_loss(world):
     lost = []
     client = world.client(lock_watchdog_timeout=KEPT, on_lock_lost=lambda *told: lost.append(told))
     mine = world.actor().lock(client)
@@ -27,7 +25,7 @@ def test_a_hold_of_the_caller_itself_ends_without_a_loss(world: World) -> None:
     assert lost == []
 
 
-def test_another_holder_of_this_client_is_notified_at_once(world: World, alice: Actor, bob: Actor) -> None:
+def test_another_holder_of_this_client_is_notified_at_once(world, alice, bob):
     lost = []
     client = world.client(lock_watchdog_timeout=300, on_lock_lost=lambda *told: lost.append(told))
     mine, theirs = alice.lock(client), bob.lock(client)
@@ -45,9 +43,7 @@ def test_another_holder_of_this_client_is_notified_at_once(world: World, alice: 
 
 
 @pytest.mark.parametrize("kind", ["lock", "fair_lock"])
-def test_one_of_the_waiters_of_this_client_acquires_the_lock(
-    world: World, client: Remote, bob: Actor, carol: Actor, mine: Remote, kind: str
-) -> None:
+def test_one_of_the_waiters_of_this_client_acquires_the_lock(world, client, bob, carol, mine, kind):
     mine.lock()
     waiting = [each.start(each.get(client, kind).lock) for each in (bob, carol)]
     world.until(lambda: world.waiting(mine) == 2)
@@ -58,8 +54,8 @@ def test_one_of_the_waiters_of_this_client_acquires_the_lock(
         pending.result(within=5)
 
 
-def test_a_hold_that_had_run_out_before_is_not_called_lost(world: World, alice: Actor, bob: Actor) -> None:
-    losses: list[object] = []
+def test_a_hold_that_had_run_out_before_is_not_called_lost(world, alice, bob):
+    losses = []
     client = world.client(on_lock_lost=lambda *loss: losses.append(loss))
     mine, theirs = alice.lock(client), bob.lock(client)
     mine.lock(0.3)

@@ -16,7 +16,7 @@ import pytest
 
 import pyredisson
 from pyredisson._core.runtime import run
-from pyredisson.events import Event, Renewed
+from pyredisson.events import Renewed
 from tests.promises.kinds import ended, over
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import asyncio_only, in_virtual_time, sync_and_async
@@ -99,7 +99,7 @@ def lock_all(actor: Actor, world: World, locks: list[Any]) -> None:
 
 @sync_and_async
 @pytest.mark.parametrize("kind", GETS)
-def test_a_pair_takes_no_more_steps_with_3000_locks_held(world: World, kind: str) -> None:
+def test_a_pair_takes_no_more_steps_with_3000_locks_held(world, kind):
     client, actor = world.client(), world.actor()
     get = GETS[kind]
     lock_all(actor, world, [get(client.real, f"few-{number}") for number in range(100)])
@@ -109,19 +109,19 @@ def test_a_pair_takes_no_more_steps_with_3000_locks_held(world: World, kind: str
 
 
 @sync_and_async
-def test_a_pair_takes_no_more_steps_with_320_permits_acquired(world: World) -> None:
+def test_a_pair_takes_no_more_steps_with_320_permits_acquired(world):
     client, actor = world.client(), world.actor()
     semaphore = actor.get(client, "permit_expirable_semaphore", "seats", permits=400)
 
-    async def pair_of_a_permit() -> None:
+    async def pair_of_a_permit():
         permit = await ended(semaphore.real.acquire(lease_time=600))
         await ended(semaphore.real.release(permit))
 
-    async def pair_of_several() -> None:
+    async def pair_of_several():
         permits = await ended(semaphore.real.acquire(lease_time=600, permits=3))
         await ended(semaphore.real.release(permits))
 
-    def least_with(taken: int) -> list[int]:
+    def least_with(taken):
         semaphore.acquire(lease_time=600, permits=taken)
         return [min(counted(actor, world, pair) for _ in range(20)) for pair in (pair_of_a_permit, pair_of_several)]
 
@@ -132,13 +132,11 @@ def test_a_pair_takes_no_more_steps_with_320_permits_acquired(world: World) -> N
 
 @in_virtual_time
 @pytest.mark.parametrize(("presence", "most"), [(True, 11), (False, 9)])
-def test_a_renewal_takes_no_more_steps_for_each_lock_with_4_times_the_locks(
-    world: World, presence: bool, most: int
-) -> None:
+def test_a_renewal_takes_no_more_steps_for_each_lock_with_4_times_the_locks(world, presence, most):
     client, actor = world.client(presence=presence), world.actor()
     held = 0
 
-    def steps_a_lock(locks: int) -> float:
+    def steps_a_lock(locks):
         nonlocal held
         for number in range(held, locks):
             actor.lock(client, f"renewed-{number}").lock()
@@ -159,16 +157,15 @@ def test_a_renewal_takes_no_more_steps_for_each_lock_with_4_times_the_locks(
 
 
 @in_virtual_time
-def test_members_that_were_waited_for_are_then_renewed_as_all_others(world: World) -> None:
+def test_members_that_were_waited_for_are_then_renewed_as_all_others(world, alice, bob):
     """While a multi-lock with a short lease waits, each of its members is renewed by a request of its own."""
-    rounds: list[tuple[int, int]] = []
+    rounds = []
 
-    def note(event: Event) -> None:
+    def note(event):
         if isinstance(event, Renewed):
             rounds.append((event.locks, event.requests))
 
     client = world.client(listeners=(note,))
-    alice, bob = world.actors(2)
     names = [f"member-{number}" for number in range(5)]
     for name in names:
         alice.lock(client, name).lock()
@@ -186,23 +183,23 @@ def test_members_that_were_waited_for_are_then_renewed_as_all_others(world: Worl
 
 
 @asyncio_only
-def test_a_client_keeps_nothing_of_the_contexts_of_its_callers(world: World) -> None:
+def test_a_client_keeps_nothing_of_the_contexts_of_its_callers(world):
     """Its timers and background tasks go on after the calls that began them; a context keeps all that is set in it."""
 
     class Held:
         """Stands for whatever a context refers to."""
 
-    variable: contextvars.ContextVar[Held] = contextvars.ContextVar("held")
+    variable = contextvars.ContextVar("held")
     lock = world.client().real.get_lock("orders")
 
-    async def pair() -> weakref.ref[Held]:
+    async def pair():
         held = Held()
         variable.set(held)
         await lock.lock()
         await lock.unlock()
         return weakref.ref(held)
 
-    async def in_a_task() -> weakref.ref[Held]:
+    async def in_a_task():
         return await asyncio.create_task(pair())
 
     kept = world.actor().do(in_a_task)

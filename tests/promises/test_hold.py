@@ -12,9 +12,7 @@ import pytest
 
 from pyredisson import ClientClosedError, LockError, LockLostError, LockNotOwnedError, LockTimeoutError
 from tests.promises.kinds import handle
-from tests.worlds.asyncio import AsyncioWorld
-from tests.worlds.base import KEPT, Actor, Remote, World
-from tests.worlds.clock import ClockWorld
+from tests.worlds.base import KEPT, Actor, Remote
 from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
 from tests.worlds.store import CHANNEL
 
@@ -44,7 +42,7 @@ def is_free(lock: Remote) -> bool:
 
 
 @each_kind
-def test_a_block_excludes_others_until_it_is_left(client: Remote, alice: Actor, bob: Actor, kind: str) -> None:
+def test_a_block_excludes_others_until_it_is_left(client, alice, bob, kind):
     mine, theirs = single(alice, client, kind), single(bob, client, kind)
     with mine.hold() as lease:
         assert not is_free(theirs), "a block that may be skipped is run with no lease"
@@ -63,9 +61,7 @@ def test_a_block_excludes_others_until_it_is_left(client: Remote, alice: Actor, 
 
 @each_kind
 @pytest.mark.parametrize("wait", [0, 0.2])
-def test_a_block_that_does_not_get_the_lock_is_not_run(world: World, kind: str, wait: float) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
+def test_a_block_that_does_not_get_the_lock_is_not_run(world, client, alice, bob, kind, wait):
     with single(alice, client, kind).hold():
         began = world.now()
         with pytest.raises(LockTimeoutError) as refusal, single(bob, client, kind).hold(wait_time=wait):
@@ -80,7 +76,7 @@ def test_a_block_that_does_not_get_the_lock_is_not_run(world: World, kind: str, 
 
 
 @each_kind
-def test_a_block_is_entered_once_and_ends_with_an_exception_of_its_body(world: World, kind: str) -> None:
+def test_a_block_is_entered_once_and_ends_with_an_exception_of_its_body(world, kind):
     mine = single(world.actor(), world.client(), kind)
     hold = mine.hold()
     with pytest.raises(ZeroDivisionError), hold:
@@ -91,7 +87,7 @@ def test_a_block_is_entered_once_and_ends_with_an_exception_of_its_body(world: W
 
 
 @each_kind
-def test_blocks_nest(world: World, kind: str) -> None:
+def test_blocks_nest(world, kind):
     mine = world.actor().get(world.client(), kind, **({} if kind == "lock" else {"permits": 3}))
     with mine.hold(), mine.hold(), mine.hold(wait_time=0) as inner:
         inner.ensure_held()
@@ -104,7 +100,7 @@ def test_blocks_nest(world: World, kind: str) -> None:
 
 @each_runtime
 @each_kind
-def test_a_closed_client_raises_on_entering_and_releases_on_leaving(world: World, client: Remote, kind: str) -> None:
+def test_a_closed_client_raises_on_entering_and_releases_on_leaving(world, client, kind):
     mine = single(world.actor(), client, kind)
     with mine.hold():
         client.close()
@@ -114,12 +110,12 @@ def test_a_closed_client_raises_on_entering_and_releases_on_leaving(world: World
 
 @each_runtime
 @each_expiring_kind
-def test_the_remaining_time_decreases_and_a_renewal_raises_it(world: World, kind: str) -> None:
+def test_the_remaining_time_decreases_and_a_renewal_raises_it(world, kind):
     mine = single(world.actor(), world.client(lock_watchdog_timeout=KEPT), kind)
     with mine.hold() as lease:
         last, down, up = lease.remaining(), False, False
 
-        def watched() -> bool:
+        def watched():
             nonlocal last, down, up
             last, before = lease.remaining(), last
             assert last <= KEPT
@@ -133,7 +129,7 @@ def test_the_remaining_time_decreases_and_a_renewal_raises_it(world: World, kind
 @pytest.mark.parametrize(
     ("kind", "how"), [("lock", "with"), *((kind, how) for kind in HOLDS for how in ("watchdog", "lease"))]
 )
-def test_leaving_says_that_the_lock_was_lost_unless_the_body_failed(world: World, kind: str, how: str) -> None:
+def test_leaving_says_that_the_lock_was_lost_unless_the_body_failed(world, kind, how):
     for error in (LockLostError, ZeroDivisionError):
         mine = single(world.actor(), world.client(), kind)
         block = mine if how == "with" else mine.hold(lease_time=30 if how == "lease" else None)
@@ -151,16 +147,11 @@ def test_leaving_says_that_the_lock_was_lost_unless_the_body_failed(world: World
 
 @each_runtime
 @each_expiring_kind
-def test_the_body_can_see_that_the_lock_was_lost(world: World, kind: str, caplog: pytest.LogCaptureFixture) -> None:
-    lost: list[object] = []
-    alice = world.actor()
+def test_the_body_can_see_that_the_lock_was_lost(world, alice, kind, caplog):
+    lost = []
     client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
     mine = single(alice, client, kind)
-    with (
-        caplog.at_level(logging.WARNING, logger="pyredisson.lock"),
-        pytest.raises(LockLostError),
-        mine.hold() as lease,
-    ):
+    with caplog.at_level(logging.WARNING, logger="pyredisson.lock"), pytest.raises(LockLostError), mine.hold() as lease:
         world.redis.delete(HOLDS[kind])
         world.until(lambda: lease.lost)
         assert lease.remaining() == 0
@@ -176,9 +167,9 @@ def test_the_body_can_see_that_the_lock_was_lost(world: World, kind: str, caplog
 
 
 @each_expiring_kind
-def test_a_block_whose_lease_expires_raises_on_leaving(world: World, kind: str, alice: Actor) -> None:
+def test_a_block_whose_lease_expires_raises_on_leaving(world, kind, alice):
     """Unlike a plain hold: the block is still running."""
-    lost: list[object] = []
+    lost = []
     # The watchdog is awake often enough, and leaves it alone.
     client = world.client(on_lock_lost=lambda *told: lost.append(told), lock_watchdog_timeout=0.3)
     mine = single(alice, client, kind)
@@ -197,7 +188,7 @@ def test_a_block_whose_lease_expires_raises_on_leaving(world: World, kind: str, 
 # ---- permits ---------------------------------------------------------------------------------------------------------
 
 
-def test_permits_that_do_not_expire_are_certain_without_end(world: World) -> None:
+def test_permits_that_do_not_expire_are_certain_without_end(world):
     mine = world.actor().get(world.client(), "semaphore", permits=3)
     with mine.hold(2) as lease:
         assert lease.remaining() == math.inf
@@ -207,7 +198,7 @@ def test_permits_that_do_not_expire_are_certain_without_end(world: World) -> Non
 
 
 @each_runtime
-def test_a_permit_released_from_outside_is_lost_and_released_once(world: World, alice: Actor, bob: Actor) -> None:
+def test_a_permit_released_from_outside_is_lost_and_released_once(world, alice, bob):
     mine, theirs = single(alice, world.client(), PERMITS), single(bob, world.client(), PERMITS)
     with pytest.raises(LockLostError), mine.hold():
         (permit,) = world.redis.everything()[TAKEN][1]
@@ -217,8 +208,7 @@ def test_a_permit_released_from_outside_is_lost_and_released_once(world: World, 
 
 @sync_and_async
 @each_expiring_kind
-def test_a_collected_block_is_renewed_no_longer(world: ClockWorld, kind: str, caplog: pytest.LogCaptureFixture) -> None:
-    alice = world.actor()
+def test_a_collected_block_is_renewed_no_longer(world, alice, kind, caplog):
     mine = single(alice, world.client(lock_watchdog_timeout=4.0), kind)
     with caplog.at_level(logging.WARNING, logger="pyredisson.lock"):
         block = mine.hold()
@@ -232,7 +222,7 @@ def test_a_collected_block_is_renewed_no_longer(world: ClockWorld, kind: str, ca
 # ---- locks -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_certain_time_is_shorter_than_the_lease(world: World) -> None:
+def test_the_certain_time_is_shorter_than_the_lease(world):
     """Counted from before the request was sent, less the drift of two clocks (1 % and 2 ms)."""
     mine = world.actor().lock(world.client(lock_watchdog_timeout=40))
     with mine.hold(lease_time=20) as lease:
@@ -244,7 +234,7 @@ def test_the_certain_time_is_shorter_than_the_lease(world: World) -> None:
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have notes since Python 3.11")
 @pytest.mark.parametrize("kind", ["lock", "multi_lock", PERMITS])
-def test_a_loss_is_noted_on_an_exception_of_the_body(world: World, kind: str) -> None:
+def test_a_loss_is_noted_on_an_exception_of_the_body(world, kind):
     client, actor = world.client(), world.actor()
     mine = single(actor, client, kind) if kind == PERMITS else handle(actor, client, kind)
     with pytest.raises(ZeroDivisionError) as error, mine.hold():
@@ -261,7 +251,7 @@ def test_a_loss_is_noted_on_an_exception_of_the_body(world: World, kind: str) ->
 
 @sync_and_async
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "token_lock", "multi_lock", "write_lock"])
-def test_an_unlock_too_many_says_that_no_one_holds_it(client: Remote, mine: Remote, theirs: Remote) -> None:
+def test_an_unlock_too_many_says_that_no_one_holds_it(client, mine, theirs):
     mine.lock()
     mine.unlock()
     with pytest.raises(LockNotOwnedError, match=r"is not held by .*: no one holds it \(released twice") as refusal:
@@ -274,13 +264,13 @@ def test_an_unlock_too_many_says_that_no_one_holds_it(client: Remote, mine: Remo
 
 
 @asyncio_only
-def test_a_block_that_was_left_is_not_cancelled_any_more(world: AsyncioWorld) -> None:
+def test_a_block_that_was_left_is_not_cancelled_any_more(world):
     lost = []
     client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
     lock = client.real.get_lock("orders")
     left = []
 
-    async def body() -> str:
+    async def body():
         async with lock.hold():
             async with lock.hold(cancel_on_loss=True):
                 pass

@@ -1,23 +1,20 @@
 """A lease that was asked for ends by itself, in silence; ``extend()`` prolongs it."""
 
-from __future__ import annotations
-
 import logging
 import math
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError
 from pyredisson._core.requests import ForceCall
 from tests.promises.kinds import handle, lock_of
-from tests.worlds.base import KEPT, Actor, Remote, World
+from tests.worlds.base import KEPT, Remote, World
 from tests.worlds.environments import each_runtime, sync_and_async
 
 
 @pytest.mark.parametrize("lease", [20, 20.0, timedelta(seconds=20)], ids=["int", "float", "timedelta"])
-def test_a_lease_may_be_any_kind_of_time(world: World, mine: Remote, lease: float | timedelta) -> None:
+def test_a_lease_may_be_any_kind_of_time(world, mine, lease):
     assert mine.try_lock(lease_time=lease)
     assert 15 < world.redis.ttl("orders") <= 20
     mine.unlock()
@@ -28,7 +25,7 @@ def test_a_lease_may_be_any_kind_of_time(world: World, mine: Remote, lease: floa
         assert 15 < world.redis.ttl("orders") <= 20
 
 
-def test_the_time_to_live_is_in_seconds(world: World, mine: Remote, theirs: Remote) -> None:
+def test_the_time_to_live_is_in_seconds(world, mine, theirs):
     assert mine.remain_time_to_live() is None
     mine.lock(20)
     assert 15 < mine.remain_time_to_live() <= 20
@@ -38,10 +35,9 @@ def test_the_time_to_live_is_in_seconds(world: World, mine: Remote, theirs: Remo
 
 
 @each_runtime
-def test_a_plain_lease_that_ran_out_is_over_in_silence(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_plain_lease_that_ran_out_is_over_in_silence(world, alice, bob, caplog):
     lost = []
     client = world.client(on_lock_lost=lambda *told: lost.append(told), lock_watchdog_timeout=KEPT)
-    alice, bob = world.actors(2)
     mine, theirs = alice.lock(client), bob.lock(client)
     with caplog.at_level(logging.INFO, logger="pyredisson"):
         mine.lock(1)
@@ -69,7 +65,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_lease_is_prolonged_and_never_shortened(world: World, alice: Actor, kind: str) -> None:
+def test_a_lease_is_prolonged_and_never_shortened(world, alice, kind):
     mine = Remote(lock_of(world, kind), alice)
     left = mine.validity if kind in ("multi_lock", "red_lock") else mine.remain_time_to_live
     mine.lock(lease_time=5)
@@ -83,7 +79,7 @@ def test_a_lease_is_prolonged_and_never_shortened(world: World, alice: Actor, ki
 
 @each_runtime
 @pytest.mark.parametrize("kind", ["lock", "token_lock", "multi_lock"])
-def test_who_does_not_hold_it_cannot_extend_it(kind: str, mine: Remote, theirs: Remote) -> None:
+def test_who_does_not_hold_it_cannot_extend_it(kind, mine, theirs):
     with pytest.raises(LockNotOwnedError, match="is not held by"):
         mine.extend(5)
     mine.lock()
@@ -93,7 +89,7 @@ def test_who_does_not_hold_it_cannot_extend_it(kind: str, mine: Remote, theirs: 
 
 @each_runtime
 @pytest.mark.parametrize("kind", ["lock", "token_lock", "write_lock"])
-def test_a_lost_lock_is_not_extended(world: World, kind: str, mine: Remote) -> None:
+def test_a_lost_lock_is_not_extended(world, kind, mine):
     mine.lock()
     world.redis.delete("orders")
     with pytest.raises(LockLostError):
@@ -103,11 +99,9 @@ def test_a_lost_lock_is_not_extended(world: World, kind: str, mine: Remote) -> N
 
 
 @sync_and_async
-def test_the_token_of_a_token_lock_is_that_of_its_holder(
-    world: World, client: Remote, alice: Actor, bob: Actor
-) -> None:
+def test_the_token_of_a_token_lock_is_that_of_its_holder(world, client, alice, bob):
     mine, theirs = handle(alice, client, "token_lock"), handle(bob, client, "token_lock")
-    seen: list[str | None] = []
+    seen = []
     alice.do(lambda: seen.append(mine.real.token))
     mine.lock()
     bob.do(lambda: seen.append(theirs.real.token))
@@ -118,7 +112,7 @@ def test_the_token_of_a_token_lock_is_that_of_its_holder(
 
 @each_runtime
 @pytest.mark.parametrize("kind", ["lock", "permit_expirable_semaphore", "semaphore"])
-def test_a_block_that_is_extended_lasts_longer(world: World, client: Remote, alice: Actor, kind: str) -> None:
+def test_a_block_that_is_extended_lasts_longer(world, client, alice, kind):
     lease = {} if kind == "semaphore" else {"lease_time": 1}
     with handle(alice, client, kind, **({} if kind == "lock" else {"permits": 1})).hold(**lease) as lease:
         assert alice.do(lease.extend, 60)
@@ -132,17 +126,15 @@ def test_a_block_that_is_extended_lasts_longer(world: World, client: Remote, ali
 @sync_and_async
 @pytest.mark.parametrize("kind", ["lock", "fenced_lock", "fair_lock", "write_lock", "read_lock"])
 @pytest.mark.parametrize("block", [False, True], ids=["lock", "hold"])
-def test_who_acquires_while_the_lock_is_forced_open_is_renewed_and_notified(
-    world: World, kind: str, block: bool
-) -> None:
+def test_who_acquires_while_the_lock_is_forced_open_is_renewed_and_notified(world, kind, block):
     """The answer to the ``force_unlock()`` of a client is read after one of its waiters has acquired the lock."""
-    lost: list[str] = []
+    lost = []
     client = world.client(on_lock_lost=lambda name, _: lost.append(name), lock_watchdog_timeout=KEPT)
     holder, waiter, forcing = world.actors(3)
     core = client.real._core
     exchange, acquired = core.exchange, []
 
-    async def answered_late(call: Any, *args: Any, **options: Any) -> Any:
+    async def answered_late(call, *args, **options):
         answer = await exchange(call, *args, **options)
         late = core.runtime.now() + 20
         while isinstance(call, ForceCall) and not acquired and core.runtime.now() < late:

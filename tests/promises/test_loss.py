@@ -9,8 +9,7 @@ from contextlib import suppress
 import pytest
 
 from pyredisson import LockLostError, events
-from tests.worlds.base import KEPT, Actor, Remote, World
-from tests.worlds.clock import ClockWorld
+from tests.worlds.base import KEPT, Remote, World
 from tests.worlds.environments import each_runtime, sync_and_async
 
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
@@ -29,12 +28,11 @@ def is_the_strangers(world: World) -> bool:
 
 
 @pytest.mark.parametrize(("kind", "holds", "suffix"), [("lock", 2, ""), ("token_lock", 1, ":token")])
-def test_a_loss_is_reported_once_by_a_callback_and_an_event(world: World, kind: str, holds: int, suffix: str) -> None:
+def test_a_loss_is_reported_once_by_a_callback_and_an_event(world, alice, kind, holds, suffix):
     lost, happened = [], []
     client = world.client(
         lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told), listeners=(happened.append,)
     )
-    alice = world.actor()
     mine, owner = alice.get(client, kind), f"{client.id}:{alice.number}{suffix}"
     for _ in range(holds):
         mine.lock()
@@ -52,13 +50,13 @@ def test_a_loss_is_reported_once_by_a_callback_and_an_event(world: World, kind: 
     assert is_the_strangers(world)
 
 
-def test_leaving_a_block_says_that_the_lock_was_lost(world: World, mine: Remote) -> None:
+def test_leaving_a_block_says_that_the_lock_was_lost(world, mine):
     with pytest.raises(LockLostError), mine:
         taken_away(world)
     assert is_the_strangers(world)
 
 
-def test_unlocking_a_lost_hold_still_gives_up_what_may_stand_in_redis(world: World, alice: Actor) -> None:
+def test_unlocking_a_lost_hold_still_gives_up_what_may_stand_in_redis(world, alice):
     lost = []
     client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
     mine = alice.lock(client)
@@ -74,7 +72,7 @@ def test_unlocking_a_lost_hold_still_gives_up_what_may_stand_in_redis(world: Wor
 
 @each_runtime
 @pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
-def test_re_entry_over_a_lost_hold_acquires_nothing(world: World, known: bool) -> None:
+def test_re_entry_over_a_lost_hold_acquires_nothing(world, known):
     lost = []
     client = world.client(lock_watchdog_timeout=SHORT if known else 60, on_lock_lost=lambda *told: lost.append(told))
     mine = world.actor().lock(client)
@@ -98,20 +96,18 @@ def test_re_entry_over_a_lost_hold_acquires_nothing(world: World, known: bool) -
 
 @sync_and_async
 @pytest.mark.parametrize("how", ["raises", "raises in a task", "blocks"])
-def test_a_callback_that_raises_or_blocks_delays_nothing(
-    world: World, how: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_callback_that_raises_or_blocks_delays_nothing(world, how, caplog):
     go_on = threading.Event()
     lost = []
 
-    def fail(name: str, number: int) -> None:
+    def fail(name, number):
         lost.append(name)
         raise ZeroDivisionError(name)
 
-    async def fail_later(name: str, number: int) -> None:
+    async def fail_later(name, number):
         fail(name, number)
 
-    def block(name: str, number: int) -> None:
+    def block(name, number):
         lost.append(name)
         go_on.wait(30)
 
@@ -134,8 +130,8 @@ def test_a_callback_that_raises_or_blocks_delays_nothing(
         go_on.set()
 
 
-def test_a_listener_that_raises_does_no_harm(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    def fail(event: object) -> None:
+def test_a_listener_that_raises_does_no_harm(world, caplog):
+    def fail(event):
         raise ZeroDivisionError
 
     mine = world.actor().lock(world.client(listeners=(fail,)))
@@ -148,9 +144,8 @@ def test_a_listener_that_raises_does_no_harm(world: World, caplog: pytest.LogCap
 
 @sync_and_async
 @pytest.mark.parametrize("kind", ["lock", "semaphore", "permit_expirable_semaphore", "red_lock"])
-def test_log_lines_name_the_owner(world: ClockWorld, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_lines_name_the_owner(world, alice, kind, caplog):
     """The thread or task, whoever finds out: not the id of a client."""
-    alice = world.actor()
     config = {"lock_watchdog_timeout": 1.5, "warn_held_longer_than": 0.1, "client_name": "shop"}
     client = world.client(**config)
     handle = client.real.get_red_lock(client.real.get_lock("orders")) if kind == "red_lock" else None

@@ -116,6 +116,18 @@ def members(world: World, alice: Actor, case: Case) -> Members:
     return Members(world, alice, case)
 
 
+@pytest.fixture
+def one(members: Members) -> Remote:
+    """A member by itself."""
+    return members.one()
+
+
+@pytest.fixture
+def several(members: Members) -> Remote:
+    """The multi-lock."""
+    return members.all()
+
+
 def raises_lost(call: Callable[[], object]) -> None:
     with pytest.raises(LockLostError):
         call()
@@ -126,8 +138,7 @@ def raises_lost(call: Callable[[], object]) -> None:
 
 @each(*REENTRANT)
 @pytest.mark.parametrize("order", ["all first", "one first", "in a block"])
-def test_a_member_is_re_entered_and_both_are_released(members: Members, order: str) -> None:
-    one, several = members.one(), members.all()
+def test_a_member_is_re_entered_and_both_are_released(members, one, several, order):
     if order == "in a block":
         with several.hold() as lease, one.hold():
             assert one.get_hold_count() == 2
@@ -148,7 +159,7 @@ def test_a_member_is_re_entered_and_both_are_released(members: Members, order: s
 
 
 @each(*SOME)
-def test_two_multi_locks_of_one_member_are_released_in_any_order(members: Members) -> None:
+def test_two_multi_locks_of_one_member_are_released_in_any_order(members):
     for first in (0, 1):
         held = [members.all(), members.overlapping()]
         for lock in held:
@@ -162,7 +173,7 @@ def test_two_multi_locks_of_one_member_are_released_in_any_order(members: Member
         assert members.free()
 
 
-def test_a_multi_lock_of_one_and_its_member(world: World, client: Remote, alice: Actor) -> None:
+def test_a_multi_lock_of_one_and_its_member(world, client, alice):
     one, same = alice.lock(client), over(alice, [client.real.get_lock("orders")])
     same.lock()
     one.lock()
@@ -172,8 +183,7 @@ def test_a_multi_lock_of_one_and_its_member(world: World, client: Remote, alice:
 
 
 @each(*REENTRANT, *ONCE)
-def test_a_member_that_is_held_through_a_multi_lock_alone_is_not_released_or_extended(members: Members) -> None:
-    one, several = members.one(), members.all()
+def test_a_member_that_is_held_through_a_multi_lock_alone_is_not_released_or_extended(members, one, several):
     with several.hold():
         ttl = one.remain_time_to_live()
         for call in (one.unlock, lambda: one.extend(600)):
@@ -187,8 +197,7 @@ def test_a_member_that_is_held_through_a_multi_lock_alone_is_not_released_or_ext
 
 @each(*SOME)
 @pytest.mark.parametrize("own_first", [True, False], ids=["own first", "multi-lock first"])
-def test_an_unlock_of_a_member_releases_the_holds_of_its_own(members: Members, own_first: bool) -> None:
-    one, several = members.one(), members.all()
+def test_an_unlock_of_a_member_releases_the_holds_of_its_own(members, one, several, own_first):
     for lock in (one, several) if own_first else (several, one):
         lock.lock()
     assert one.try_lock() is True
@@ -217,13 +226,11 @@ NESTED = [
 
 @each(*SOME)
 @pytest.mark.parametrize("nested", NESTED, ids=", ".join)
-def test_the_outermost_hold_stays_and_is_renewed(
-    world: World, alice: Actor, bob: Actor, case: Case, nested: list[str]
-) -> None:
+def test_the_outermost_hold_stays_and_is_renewed(world, alice, bob, case, nested):
     """The holds of the member alone are released first, then those of the multi-lock; each the innermost first."""
-    lost: list[object] = []
+    lost = []
     members = Members(world, alice, case, lock_watchdog_timeout=KEPT, on_lock_lost=lambda *told: lost.append(told))
-    releases: list[tuple[bool, Callable[[], Any]]] = []
+    releases = []
     for step in nested:
         lock = members.one() if step.startswith("one") else members.all()
         release = acquired(lock, alice, 0.8 if "brief" in step else None, block="block" in step)
@@ -244,10 +251,7 @@ def test_the_outermost_hold_stays_and_is_renewed(
 @each(*SOME)
 @pytest.mark.parametrize("anew", ["one", "another multi-lock", "a block"])
 @pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
-def test_a_multi_lock_whose_lease_ran_out_releases_no_hold_of_later(
-    alice: Actor, members: Members, anew: str, block: bool
-) -> None:
-    one, several = members.one(), members.all()
+def test_a_multi_lock_whose_lease_ran_out_releases_no_hold_of_later(alice, members, one, several, anew, block):
     release = acquired(several, alice, BRIEF, block=block)
     members.expire()
     later = acquired(members.overlapping() if "multi" in anew else one, alice, None, block="block" in anew)
@@ -263,10 +267,7 @@ def test_a_multi_lock_whose_lease_ran_out_releases_no_hold_of_later(
 
 @each(*SOME)
 @pytest.mark.parametrize("within", [0, 1, 2])
-def test_a_block_whose_lease_ran_out_is_not_entered_again_whatever_ran_out_within_it(
-    alice: Actor, members: Members, within: int
-) -> None:
-    several = members.all()
+def test_a_block_whose_lease_ran_out_is_not_entered_again_whatever_ran_out_within_it(alice, members, several, within):
     release = acquired(several, alice, BRIEF, block=True)
     for _ in range(within):
         several.lock(BRIEF)
@@ -290,8 +291,7 @@ def test_a_block_whose_lease_ran_out_is_not_entered_again_whatever_ran_out_withi
 
 @each(*SOME, *ONCE)
 @pytest.mark.parametrize("how", ["forced", "deleted"])
-def test_the_other_members_are_given_back_when_some_were_lost(members: Members, bob: Actor, how: str) -> None:
-    several = members.all()
+def test_the_other_members_are_given_back_when_some_were_lost(members, several, bob, how):
     several.lock(20)
     members.lose(how, bob)
     raises_lost(several.unlock)
@@ -305,9 +305,7 @@ def test_the_other_members_are_given_back_when_some_were_lost(members: Members, 
 
 @each(*SOME)
 @pytest.mark.parametrize("how", ["forced", "deleted"])
-def test_each_level_of_a_lost_multi_lock_raises_once_and_all_is_given_back(
-    members: Members, bob: Actor, how: str
-) -> None:
+def test_each_level_of_a_lost_multi_lock_raises_once_and_all_is_given_back(members, bob, how):
     several, other = members.all(), members.one(-1)
     several.lock(20)
     several.lock(30)
@@ -328,9 +326,7 @@ def test_each_level_of_a_lost_multi_lock_raises_once_and_all_is_given_back(
 @pytest.mark.parametrize("own_first", [True, False], ids=["own first", "multi-lock first"])
 @pytest.mark.parametrize("lost_first", [True, False], ids=["lost one released first", "last"])
 @pytest.mark.parametrize("shared", [True, False], ids=["another multi-lock", "member alone"])
-def test_a_hold_that_outlived_its_multi_lock_is_given_back(
-    members: Members, own_first: bool, lost_first: bool, shared: bool
-) -> None:
+def test_a_hold_that_outlived_its_multi_lock_is_given_back(members, own_first, lost_first, shared):
     """The member lives on by what else its owner has of it, and not the others."""
     own, several = members.overlapping() if shared else members.one(), members.all()
     if own_first:
@@ -350,9 +346,8 @@ def test_a_hold_that_outlived_its_multi_lock_is_given_back(
 
 @each(Case("on one server", "write_lock"))
 @pytest.mark.parametrize("levels", [2, 3])
-def test_what_lasts_longer_on_the_server_than_is_certain_is_given_back(members: Members, levels: int) -> None:
+def test_what_lasts_longer_on_the_server_than_is_certain_is_given_back(members, several, levels):
     """As by a single lock. Each re-entry of a write lock adds its lease to what is left."""
-    several = members.all()
     for _ in range(levels):
         several.lock(1.5)
     members.world.until(lambda: several.validity() == 0, what="it is certain no longer")
@@ -364,10 +359,7 @@ def test_what_lasts_longer_on_the_server_than_is_certain_is_given_back(members: 
 @each(*SOME)
 @pytest.mark.parametrize("how", ["forced", "deleted, and noticed"])
 @pytest.mark.parametrize("unlocked", [True, False], ids=["unlocked", "left"])
-def test_a_fixed_lease_that_ran_out_is_over_although_a_member_was_lost_before(
-    members: Members, bob: Actor, how: str, unlocked: bool
-) -> None:
-    several = members.all()
+def test_a_fixed_lease_that_ran_out_is_over_although_a_member_was_lost_before(members, several, bob, how, unlocked):
     several.lock(0.5)
     members.lose(how, bob)
     if how != "forced":
@@ -388,9 +380,8 @@ def test_a_fixed_lease_that_ran_out_is_over_although_a_member_was_lost_before(
 
 @each(*SOME, *ONCE)
 @pytest.mark.parametrize("when", ["before", "after", "never"])
-def test_a_member_is_not_called_lost_that_was_never_acquired_alone(members: Members, when: str) -> None:
+def test_a_member_is_not_called_lost_that_was_never_acquired_alone(members, one, several, when):
     """And the next hold of it is under the same number, whether its release was tried before or after, or never."""
-    one, several = members.one(), members.all()
     several.lock(BRIEF)
     members.expire()
     if when == "before":
@@ -409,10 +400,8 @@ def test_a_member_is_not_called_lost_that_was_never_acquired_alone(members: Memb
 
 @each(*SOME, *ONCE)
 @pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
-def test_the_holder_of_a_multi_lock_is_notified_at_once_when_a_member_is_forced_away(
-    world: World, alice: Actor, bob: Actor, case: Case, block: bool
-) -> None:
-    lost: list[tuple[str, int]] = []
+def test_the_holder_of_a_multi_lock_is_notified_at_once_when_a_member_is_forced_away(world, alice, bob, case, block):
+    lost = []
     members = Members(world, alice, case, on_lock_lost=lambda *told: lost.append(told), **FAR_AWAY)
     several = members.all()
     release = acquired(several, alice, None, block=block)
@@ -427,10 +416,8 @@ def test_the_holder_of_a_multi_lock_is_notified_at_once_when_a_member_is_forced_
 
 
 @each(SINGLE, FAIR, APART)
-def test_the_holder_of_a_member_and_of_the_multi_lock_is_notified_of_both(
-    world: World, alice: Actor, bob: Actor, case: Case
-) -> None:
-    lost: list[str] = []
+def test_the_holder_of_a_member_and_of_the_multi_lock_is_notified_of_both(world, alice, bob, case):
+    lost = []
     members = Members(world, alice, case, on_lock_lost=lambda name, _: lost.append(name), **FAR_AWAY)
     one, several = members.one(), members.all()
     one.lock()
@@ -444,10 +431,8 @@ def test_the_holder_of_a_member_and_of_the_multi_lock_is_notified_of_both(
 
 
 @each(SINGLE, APART, ALL)
-def test_the_holder_is_notified_at_once_when_a_call_finds_a_member_lost(
-    world: World, alice: Actor, bob: Actor, case: Case
-) -> None:
-    lost: list[str] = []
+def test_the_holder_is_notified_at_once_when_a_call_finds_a_member_lost(world, alice, bob, case):
+    lost = []
     members = Members(world, alice, case, on_lock_lost=lambda name, _: lost.append(name), **FAR_AWAY)
     several = members.all()
     several.lock()
@@ -465,10 +450,8 @@ with_conditions = each(*SOME, ALL)
 
 @with_conditions
 @pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
-def test_a_wait_gives_up_a_member_and_takes_it_again_and_nothing_is_lost(
-    world: World, alice: Actor, bob: Actor, case: Case, block: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    lost: list[object] = []
+def test_a_wait_gives_up_a_member_and_takes_it_again_and_nothing_is_lost(world, alice, bob, case, block, caplog):
+    lost = []
     members = Members(world, alice, case, lock_watchdog_timeout=KEPT, on_lock_lost=lambda *told: lost.append(told))
     client, store = members.clients[0], members.stores[-1]
     several = members.all()
@@ -493,8 +476,7 @@ def test_a_wait_gives_up_a_member_and_takes_it_again_and_nothing_is_lost(
 
 
 @with_conditions
-def test_a_wait_gives_up_all_kinds_of_holds_of_a_member_at_once(members: Members, alice: Actor) -> None:
-    one, several = members.one(), members.all()
+def test_a_wait_gives_up_all_kinds_of_holds_of_a_member_at_once(members, one, several, alice):
     one.lock(60)
     several.lock()
     several.lock(50)
@@ -510,9 +492,8 @@ def test_a_wait_gives_up_all_kinds_of_holds_of_a_member_at_once(members: Members
 @pytest.mark.parametrize("how", ["forced", "deleted"])
 @pytest.mark.parametrize("lease", [60, None], ids=["fixed", "renewed"])
 def test_a_wait_on_a_lost_lock_gives_up_nothing_and_each_level_has_its_error(
-    world: World, client: Remote, alice: Actor, bob: Actor, kind: str, how: str, lease: float | None
-) -> None:
-    mine, theirs = handle(alice, client, kind), handle(bob, client, kind)
+    world, client, alice, mine, theirs, kind, how, lease
+):
     for _ in range(3):
         mine.lock(lease)
     if how == "forced":
@@ -530,8 +511,7 @@ def test_a_wait_on_a_lost_lock_gives_up_nothing_and_each_level_has_its_error(
 
 @each(SINGLE, FAIR, APART)
 @pytest.mark.parametrize("how", ["forced", "deleted"])
-def test_a_wait_on_a_lost_member_gives_up_nothing(members: Members, alice: Actor, bob: Actor, how: str) -> None:
-    one, several = members.one(), members.all()
+def test_a_wait_on_a_lost_member_gives_up_nothing(members, one, several, alice, bob, how):
     one.lock()
     several.lock()
     members.lose(how, bob)
@@ -546,9 +526,7 @@ def test_a_wait_on_a_lost_member_gives_up_nothing(members: Members, alice: Actor
 @with_conditions
 @pytest.mark.parametrize("again", [True, False], ids=["held otherwise, too", "held by the block alone"])
 @pytest.mark.parametrize("several", [True, False], ids=["multi-lock", "member"])
-def test_a_block_that_is_left_elsewhere_during_a_wait_is_not_held_again(
-    world: World, alice: Actor, bob: Actor, case: Case, several: bool, again: bool
-) -> None:
+def test_a_block_that_is_left_elsewhere_during_a_wait_is_not_held_again(world, alice, bob, case, several, again):
     members = Members(world, alice, case)
     one = members.one()
     held = (members.all() if several else one).hold()
@@ -569,9 +547,7 @@ def test_a_block_that_is_left_elsewhere_during_a_wait_is_not_held_again(
 
 @each(SINGLE, FAIR, MADE)
 @pytest.mark.parametrize("levels", [1, 2])
-def test_a_wait_on_a_lease_that_ran_out_leaves_each_level_to_its_unlock(
-    members: Members, alice: Actor, levels: int
-) -> None:
+def test_a_wait_on_a_lease_that_ran_out_leaves_each_level_to_its_unlock(members, alice, levels):
     one = members.one()
     for _ in range(levels):
         one.lock(BRIEF)
@@ -587,9 +563,7 @@ def test_a_wait_on_a_lease_that_ran_out_leaves_each_level_to_its_unlock(
 
 @pytest.mark.parametrize("more", [True, False], ids=["and another lock", "alone"])
 @pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
-def test_a_writer_reads_in_one_multi_lock(
-    world: World, client: Remote, alice: Actor, bob: Actor, more: bool, block: bool
-) -> None:
+def test_a_writer_reads_in_one_multi_lock(world, client, alice, bob, more, block):
     sides = [make(client, side) for side in ("write_lock", "read_lock")]
     several = over(alice, [*sides, *([make(client, "lock", "stock")] if more else [])])
     with several.hold() if block else several:
@@ -602,9 +576,7 @@ def test_a_writer_reads_in_one_multi_lock(
 
 
 @pytest.mark.parametrize("call", ["try_lock", "lock"])
-def test_a_reader_does_not_write_in_one_multi_lock(
-    world: World, client: Remote, alice: Actor, bob: Actor, call: str
-) -> None:
+def test_a_reader_does_not_write_in_one_multi_lock(world, client, alice, bob, call):
     several = over(alice, [make(client, side) for side in ("read_lock", "write_lock")])
     with pytest.raises(LockError, match=r"holds the read lock of 'orders' and cannot acquire its write lock"):
         getattr(several, call)()
@@ -620,10 +592,7 @@ each_kind = pytest.mark.parametrize("kind", ["lock", "fair_lock", "write_lock", 
 
 @each_kind
 @pytest.mark.parametrize("made_by", ["class", "client"])
-def test_a_multi_lock_of_one_is_no_quorum(
-    world: World, alice: Actor, kind: str, made_by: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    client = world.client()
+def test_a_multi_lock_of_one_is_no_quorum(client, alice, kind, made_by, caplog):
     member = make(client, kind)
     several = over(alice, [member]) if made_by == "class" else Remote(client.real.get_multi_lock(member), alice)
     with several, several.hold():
@@ -633,9 +602,7 @@ def test_a_multi_lock_of_one_is_no_quorum(
 
 @each_kind
 @pytest.mark.parametrize("call", ["try_lock", "lock"])
-def test_re_entry_over_a_lost_multi_lock_of_one_raises_as_its_member_does(
-    world: World, client: Remote, alice: Actor, kind: str, call: str
-) -> None:
+def test_re_entry_over_a_lost_multi_lock_of_one_raises_as_its_member_does(world, client, alice, kind, call):
     several = over(alice, [make(client, kind)])
     several.lock()
     world.redis.delete("orders")
@@ -647,9 +614,8 @@ def test_re_entry_over_a_lost_multi_lock_of_one_raises_as_its_member_does(
 
 
 @each(FAIR, Case("on one server", "fair_lock", made=True))
-def test_leaving_an_old_block_elsewhere_costs_no_place_in_a_queue(world: World, case: Case) -> None:
+def test_leaving_an_old_block_elsewhere_costs_no_place_in_a_queue(world, alice, bob, carol, case):
     """Its lease ran out, and its owner waits for the member again, meanwhile: that wait goes on."""
-    alice, bob, carol = world.actors(3)
     members = Members(world, alice, case, **FAR_AWAY, max_wait_without_check=300)
     block = members.all().hold(lease_time=BRIEF)
     block.enter()
@@ -671,9 +637,7 @@ def test_leaving_an_old_block_elsewhere_costs_no_place_in_a_queue(world: World, 
 
 @each(APART, ALL, QUORUM)
 @pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
-def test_a_release_after_one_client_was_closed_gives_back_what_the_others_hold(
-    members: Members, alice: Actor, block: bool
-) -> None:
+def test_a_release_after_one_client_was_closed_gives_back_what_the_others_hold(members, alice, block):
     release = acquired(members.all(), alice, block=block)
     last = members.count - 1
     alice.do(members.clients[last].real.close)
@@ -691,10 +655,8 @@ def test_a_release_after_one_client_was_closed_gives_back_what_the_others_hold(
 @each(APART, ALL, QUORUM)
 @pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
 @pytest.mark.parametrize("first", [True, False], ids=["the first", "the last"])
-def test_the_holder_is_notified_when_what_a_closed_client_held_of_it_ends(
-    world: World, alice: Actor, case: Case, block: bool, first: bool
-) -> None:
-    lost: list[str] = []
+def test_the_holder_is_notified_when_what_a_closed_client_held_of_it_ends(world, alice, case, block, first):
+    lost = []
     members = Members(world, alice, case, on_lock_lost=lambda name, _: lost.append(name), lock_watchdog_timeout=KEPT)
     several = members.all()
     acquired(several, alice, block=block)
@@ -708,10 +670,8 @@ def test_the_holder_is_notified_when_what_a_closed_client_held_of_it_ends(
 
 @each(*REENTRANT)
 @pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
-def test_who_forces_all_members_open_by_themselves_loses_the_multi_lock(
-    world: World, alice: Actor, case: Case, block: bool
-) -> None:
-    lost: list[str] = []
+def test_who_forces_all_members_open_by_themselves_loses_the_multi_lock(world, alice, case, block):
+    lost = []
     members = Members(world, alice, case, on_lock_lost=lambda name, _: lost.append(name), **FAR_AWAY)
     several = members.all()
     release = acquired(several, alice, None, block=block)

@@ -1,21 +1,15 @@
 """Uses that cannot work say so at once, and say what to do instead."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import inspect
 import pickle
 import warnings
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import redis
 
 from tests.promises.kinds import handle
-from tests.worlds.base import Actor, Remote
-from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import sync_and_async
 
 pytestmark = sync_and_async
@@ -25,7 +19,7 @@ KINDS += ["ReadWriteLock", "Semaphore", "PermitExpirableSemaphore", "CountDownLa
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_constructing_an_object_directly_raises_naming_the_method_to_use(world: ClockWorld, kind: str) -> None:
+def test_constructing_an_object_directly_raises_naming_the_method_to_use(world, kind):
     made = getattr(world.api, kind)
     users = redis.Redis()
     for arguments in [("orders",), (users, "orders"), (world.client().real, "orders")]:
@@ -43,7 +37,7 @@ GETTERS += ["semaphore", "permit_expirable_semaphore", "count_down_latch"]
 
 
 @pytest.mark.parametrize("make_copy", [pickle.dumps, copy.copy, copy.deepcopy], ids=lambda each: each.__name__)
-def test_nothing_can_be_pickled_or_copied(world: ClockWorld, make_copy: Callable[[Any], Any], client: Remote) -> None:
+def test_nothing_can_be_pickled_or_copied(world, make_copy, client):
     for kind in GETTERS:
         with pytest.raises(TypeError, match="cannot be pickled or copied") as refusal:
             make_copy(getattr(client.real, f"get_{kind}")("orders"))
@@ -65,12 +59,12 @@ def test_nothing_can_be_pickled_or_copied(world: ClockWorld, make_copy: Callable
 
 
 @pytest.mark.parametrize("kind", ["lock", "fenced_lock", "semaphore", "permit_expirable_semaphore"])
-def test_a_hold_that_is_never_entered_is_warned_of(world: ClockWorld, alice: Actor, kind: str) -> None:
+def test_a_hold_that_is_never_entered_is_warned_of(world, alice, kind):
     mine = alice.get(world.client(), kind, "orders")
     if "semaphore" in kind:
         mine.try_set_permits(1)
 
-    def forget() -> None:
+    def forget():
         mine.hold()
         alice.do(gc.collect)
 
@@ -83,12 +77,12 @@ def test_a_hold_that_is_never_entered_is_warned_of(world: ClockWorld, alice: Act
         alice.do(gc.collect)
 
 
-def test_synchronized_without_parentheses_is_refused_at_once(world: ClockWorld) -> None:
+def test_synchronized_without_parentheses_is_refused_at_once(world):
     client = world.client().real
 
-    def ship() -> None: ...
+    def ship(): ...
 
-    async def ship_async() -> None: ...
+    async def ship_async(): ...
 
     for function in (ship, ship_async):
         with pytest.raises(TypeError, match=r"@client\.synchronized\(\"ship"):
@@ -119,7 +113,7 @@ def test_synchronized_without_parentheses_is_refused_at_once(world: ClockWorld) 
         ("count_down_latch", "CountDownLatch.wait", "wait_time", "use timeout"),
     ],
 )
-def test_a_wrong_keyword_names_the_right_one(world: ClockWorld, kind: str, call: str, wrong: str, right: str) -> None:
+def test_a_wrong_keyword_names_the_right_one(world, kind, call, wrong, right):
     method = getattr(handle(world.actor(), world.client(), kind), call.partition(".")[2])
     with pytest.raises(TypeError) as refusal:
         method(**{wrong: 5})
@@ -127,7 +121,7 @@ def test_a_wrong_keyword_names_the_right_one(world: ClockWorld, kind: str, call:
     assert "unknown" not in str(inspect.signature(method.method))
 
 
-def test_a_wrong_keyword_of_a_client_says_where_it_belongs(world: ClockWorld) -> None:
+def test_a_wrong_keyword_of_a_client_says_where_it_belongs(world):
     with pytest.raises(TypeError, match=r"Redisson\(\) has no keyword argument 'url': use Redisson\.from_url\(url\)"):
         world.api.Redisson(url="redis://h")
     with pytest.raises(TypeError, match=r"use config=Config\(timeout=\.\.\.\)"):

@@ -7,12 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyredisson import (
-    ClientClosedError,
-    LockError,
-    LockLostError,
-    LockNotOwnedError,
-)
+from pyredisson import ClientClosedError, LockError, LockLostError, LockNotOwnedError
 from tests.promises.kinds import handle, make, over
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime
@@ -64,7 +59,7 @@ def theirs(world: World, bob: Actor) -> Remote:
 # ---- members ---------------------------------------------------------------------------------------------------------
 
 
-def test_one_name_on_several_clients_is_a_majority_and_anything_else_is_all(world: World, alice: Actor) -> None:
+def test_one_name_on_several_clients_is_a_majority_and_anything_else_is_all(world, alice):
     clients = nodes(world, 5)
     assert multi(alice, clients).quorum == 3
     assert multi(alice, clients[:4]).quorum == 3
@@ -79,7 +74,7 @@ def test_one_name_on_several_clients_is_a_majority_and_anything_else_is_all(worl
     assert len(red.locks) == 5
 
 
-def test_invalid_members_are_refused_before_any_request(world: World) -> None:
+def test_invalid_members_are_refused_before_any_request(world):
     one, other = nodes(world, 2)
     lock, another = one.real.get_lock("orders"), other.real.get_lock("orders")
     kind = type(one.real.get_multi_lock(lock))
@@ -108,7 +103,7 @@ def test_invalid_members_are_refused_before_any_request(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_quorum_excludes_and_is_given_back_on_every_node(world: World, alice: Actor, bob: Actor, kind: str) -> None:
+def test_a_quorum_excludes_and_is_given_back_on_every_node(world, alice, bob, kind):
     mine, theirs = multi(alice, nodes(world, 5), kind), multi(bob, nodes(world, 5), kind)
     assert mine.try_lock()
     assert mine.is_locked()
@@ -122,7 +117,7 @@ def test_a_quorum_excludes_and_is_given_back_on_every_node(world: World, alice: 
     assert theirs.try_lock()
 
 
-def test_a_token_lock_has_one_token_on_all_nodes(world: World) -> None:
+def test_a_token_lock_has_one_token_on_all_nodes(world):
     lock = multi(world.actor(), nodes(world, 5), "token_lock")
     lock.lock()
     tokens = {world.node(index).command("GET", "orders") for index in range(5)}
@@ -134,7 +129,7 @@ def test_a_token_lock_has_one_token_on_all_nodes(world: World) -> None:
     assert world.node(0).command("GET", "orders") != before
 
 
-def test_validity_is_the_lease_less_what_it_took_and_the_drift(world: World) -> None:
+def test_validity_is_the_lease_less_what_it_took_and_the_drift(world):
     lock = multi(world.actor(), nodes(world, 5))
     assert lock.validity() == 0
     before = world.now()
@@ -145,7 +140,7 @@ def test_validity_is_the_lease_less_what_it_took_and_the_drift(world: World) -> 
     assert lock.validity() == 0
 
 
-def test_it_is_reentrant_by_any_handle_on_the_same_members(alice: Actor, bob: Actor, clients: list[Remote]) -> None:
+def test_it_is_reentrant_by_any_handle_on_the_same_members(alice, bob, clients):
     one, other, theirs = multi(alice, clients), multi(alice, clients), multi(bob, clients)
     assert repr(one) == "<MultiLock 'orders' (2 of 3)>"
     one.lock()
@@ -161,9 +156,7 @@ def test_it_is_reentrant_by_any_handle_on_the_same_members(alice: Actor, bob: Ac
 
 
 @pytest.mark.parametrize("held", [2, 3])
-def test_a_minority_held_by_others_does_not_keep_it_from_being_acquired(
-    world: World, alice: Actor, bob: Actor, held: int
-) -> None:
+def test_a_minority_held_by_others_does_not_keep_it_from_being_acquired(world, alice, bob, held):
     clients = nodes(world, 5)
     for client in clients[:held]:
         assert bob.lock(client).try_lock()
@@ -180,7 +173,7 @@ def test_a_minority_held_by_others_does_not_keep_it_from_being_acquired(
     assert [world.node(index).hash("orders") != {} for index in range(held)] == [True] * held
 
 
-def test_a_waiter_is_woken_by_the_release(world: World, bob: Actor, mine: Remote, theirs: Remote) -> None:
+def test_a_waiter_is_woken_by_the_release(world, bob, mine, theirs):
     mine.lock()
     waiting = bob.start(theirs.lock)
     channel = "redisson_lock__channel:{orders}"
@@ -193,8 +186,8 @@ def test_a_waiter_is_woken_by_the_release(world: World, bob: Actor, mine: Remote
     theirs.unlock()
 
 
-def test_extensions_can_be_bounded(world: World) -> None:
-    lost: list[str] = []
+def test_extensions_can_be_bounded(world):
+    lost = []
     config = {
         "lock_watchdog_timeout": 0.6,
         "quorum_node_timeout": 0.1,
@@ -209,7 +202,7 @@ def test_extensions_can_be_bounded(world: World) -> None:
         lock.unlock()
 
 
-def test_the_bound_of_extensions_is_for_quorums_alone(world: World) -> None:
+def test_the_bound_of_extensions_is_for_quorums_alone(world):
     client = world.client(lock_watchdog_timeout=1.5, quorum_max_extensions=0)
     lock = on_one_server(world.actor(), client, "a", "b")
     lock.lock()
@@ -217,8 +210,8 @@ def test_the_bound_of_extensions_is_for_quorums_alone(world: World) -> None:
     lock.unlock()
 
 
-def test_a_lost_quorum_is_reported_to_every_client_involved(world: World, alice: Actor) -> None:
-    lost: list[tuple[str, int]] = []
+def test_a_lost_quorum_is_reported_to_every_client_involved(world, alice):
+    lost = []
     lock = multi(
         alice,
         nodes(
@@ -248,7 +241,7 @@ def test_a_lost_quorum_is_reported_to_every_client_involved(world: World, alice:
     lock.unlock()
 
 
-def test_unlock_says_that_a_quorum_was_gone(world: World, mine: Remote) -> None:
+def test_unlock_says_that_a_quorum_was_gone(world, mine):
     mine.lock()
     world.node(0).delete("orders")
     mine.unlock()
@@ -260,7 +253,7 @@ def test_unlock_says_that_a_quorum_was_gone(world: World, mine: Remote) -> None:
     assert left(world, 2) == set()
 
 
-def test_non_reentrant_members_make_it_non_reentrant(world: World) -> None:
+def test_non_reentrant_members_make_it_non_reentrant(world):
     lock = multi(world.actor(), nodes(world, 3), "non_reentrant_lock")
     lock.lock()
     with pytest.raises(LockError, match="not reentrant"):
@@ -273,9 +266,7 @@ def test_non_reentrant_members_make_it_non_reentrant(world: World) -> None:
 @pytest.mark.parametrize(
     ("count", "tolerates"), [(1, "no failed"), (2, "no failed"), (3, None), (4, "1 failed"), (5, None)]
 )
-def test_a_number_of_nodes_that_is_no_use_is_warned_of_once(
-    world: World, caplog: pytest.LogCaptureFixture, count: int, tolerates: str | None
-) -> None:
+def test_a_number_of_nodes_that_is_no_use_is_warned_of_once(world, caplog, count, tolerates):
     clients = nodes(world, count)
     with caplog.at_level(logging.WARNING, "pyredisson.server"):
         for _ in range(3):
@@ -286,9 +277,7 @@ def test_a_number_of_nodes_that_is_no_use_is_warned_of_once(
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_hold_of_a_member_alone_is_released_before_or_after_its_part(
-    world: World, alice: Actor, clients: list[Remote], mine: Remote, theirs: Remote, first: bool
-) -> None:
+def test_a_hold_of_a_member_alone_is_released_before_or_after_its_part(world, alice, clients, mine, theirs, first):
     own = alice.lock(clients[0])
     own.lock()
     mine.lock()
@@ -303,7 +292,7 @@ def test_a_hold_of_a_member_alone_is_released_before_or_after_its_part(
     assert left(world, *range(3)) == set()
 
 
-def test_its_blocks_are_left_in_any_order(world: World, alice: Actor, mine: Remote, theirs: Remote) -> None:
+def test_its_blocks_are_left_in_any_order(world, alice, mine, theirs):
     outer, inner = mine.hold(), mine.hold()
     with outer:
         lease = inner.enter()
@@ -316,7 +305,7 @@ def test_its_blocks_are_left_in_any_order(world: World, alice: Actor, mine: Remo
     assert left(world, *range(3)) == set()
 
 
-def test_a_block_that_may_be_skipped_runs_without_a_lease_where_the_lock_is_held(mine: Remote, theirs: Remote) -> None:
+def test_a_block_that_may_be_skipped_runs_without_a_lease_where_the_lock_is_held(mine, theirs):
     with theirs.hold() as lease:
         with mine.hold(wait_time=0, skip=True) as none:
             assert none is None
@@ -326,7 +315,7 @@ def test_a_block_that_may_be_skipped_runs_without_a_lease_where_the_lock_is_held
         lease.ensure_held()
 
 
-def test_force_unlock_frees_every_node(world: World, mine: Remote, theirs: Remote) -> None:
+def test_force_unlock_frees_every_node(world, mine, theirs):
     assert not theirs.force_unlock()
     mine.lock()
     assert theirs.force_unlock()
@@ -335,7 +324,7 @@ def test_force_unlock_frees_every_node(world: World, mine: Remote, theirs: Remot
         mine.unlock()
 
 
-def test_a_quorum_of_one_server_is_refused_when_that_is_seen(world: World, alice: Actor) -> None:
+def test_a_quorum_of_one_server_is_refused_when_that_is_seen(world, alice):
     one, _ = nodes(world, 2)
     lock = multi(alice, [one, nodes(world, 2)[0]], quorum=2)
     with pytest.raises(ValueError, match="the same server"):
@@ -343,7 +332,7 @@ def test_a_quorum_of_one_server_is_refused_when_that_is_seen(world: World, alice
     world.until(lambda: world.node(0).hash("orders") == {})
 
 
-def test_a_closed_client_makes_it_unusable(clients: list[Remote], mine: Remote) -> None:
+def test_a_closed_client_makes_it_unusable(clients, mine):
     mine.lock()
     clients[1].close()
     for call in (mine.lock, mine.try_lock, mine.unlock, mine.is_locked, mine.force_unlock, mine.get_hold_count):
@@ -354,7 +343,7 @@ def test_a_closed_client_makes_it_unusable(clients: list[Remote], mine: Remote) 
 # ---- all of several --------------------------------------------------------------------------------------------------
 
 
-def test_all_are_acquired_or_none_of_any_kinds(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
+def test_all_are_acquired_or_none_of_any_kinds(world, client, alice, bob):
     kinds = [*KINDS, "write_lock"]
     mine, theirs = (over(actor, [make(client, kind, kind) for kind in kinds]) for actor in (alice, bob))
     assert mine.name == " + ".join(sorted(kinds))
@@ -372,9 +361,7 @@ def test_all_are_acquired_or_none_of_any_kinds(world: World, client: Remote, ali
     assert left(world) == {"lock", "redisson_lock_token:{fenced_lock}"}
 
 
-def test_members_that_are_waited_for_do_not_cost_the_others_their_lease(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
+def test_members_that_are_waited_for_do_not_cost_the_others_their_lease(world, client, alice, bob):
     theirs = bob.lock(client, "b")
     theirs.lock()
     lock = on_one_server(alice, client, "a", "b")
@@ -389,7 +376,7 @@ def test_members_that_are_waited_for_do_not_cost_the_others_their_lease(world: W
         lock.unlock()
 
 
-def test_two_over_the_same_set_do_not_wait_in_a_circle(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
+def test_two_over_the_same_set_do_not_wait_in_a_circle(world, client, alice, bob):
     one, other = on_one_server(alice, client, "a", "b"), on_one_server(bob, client, "b", "a")
     for _ in range(10):
         first, second = alice.start(one.lock), bob.start(other.lock)
@@ -401,8 +388,8 @@ def test_two_over_the_same_set_do_not_wait_in_a_circle(world: World, client: Rem
     assert left(world) == set()
 
 
-def test_a_lost_member_is_a_lost_lock(world: World) -> None:
-    lost: list[str] = []
+def test_a_lost_member_is_a_lost_lock(world):
+    lost = []
     client = world.client(
         lock_watchdog_timeout=3.0, quorum_node_timeout=0.9, on_lock_lost=lambda name, _: lost.append(name)
     )

@@ -1,15 +1,12 @@
 """A lock that is not reentrant: an error where its holder would count, and all else as with a lock."""
 
-from __future__ import annotations
-
 import pytest
 
 from pyredisson import LockError, LockNotOwnedError
-from tests.worlds.base import Actor, Remote
 
 
 @pytest.mark.parametrize("kind", ["non_reentrant_lock", "non_reentrant_fair_lock", "token_lock"])
-def test_its_holder_cannot_acquire_it_twice(client: Remote, alice: Actor, kind: str) -> None:
+def test_its_holder_cannot_acquire_it_twice(client, alice, kind):
     mine, another = alice.get(client, kind), alice.get(client, kind)
     mine.lock()
     calls = (mine.lock, mine.try_lock, mine.acquire, mine.enter, lambda: mine.try_lock(1, 5), mine.hold().enter)
@@ -23,7 +20,7 @@ def test_its_holder_cannot_acquire_it_twice(client: Remote, alice: Actor, kind: 
     assert mine.try_lock()
 
 
-def test_a_plain_lock_of_the_same_owner_may_join(client: Remote, alice: Actor) -> None:
+def test_a_plain_lock_of_the_same_owner_may_join(client, alice):
     mine, plain = alice.get(client, "non_reentrant_lock"), alice.lock(client)
     mine.lock()
     plain.lock()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyredisson import LockError, events
-from tests.worlds.base import Actor, Remote, World
+from tests.worlds.base import Remote, World
 
 KINDS = ["semaphore", "permit_expirable_semaphore"]
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -18,7 +18,7 @@ CHANNEL = "redisson_sc:{seats}"
 
 @each_kind
 @pytest.mark.parametrize("first", ["acquire", "try_acquire", "available_permits", "hold", "expire"])
-def test_permits_are_there_at_the_first_use(world: World, kind: str, first: str) -> None:
+def test_permits_are_there_at_the_first_use(world, kind, first):
     mine = world.actor().get(world.client(), kind, "seats", permits=3)
     assert world.redis.everything() == {}  # Making a handle sends nothing.
     if first == "hold":
@@ -34,7 +34,7 @@ def test_permits_are_there_at_the_first_use(world: World, kind: str, first: str)
         assert mine.available_permits() == 2
 
 
-def test_permits_released_before_any_acquire_are_added_to_the_first_ones(world: World) -> None:
+def test_permits_released_before_any_acquire_are_added_to_the_first_ones(world):
     mine = world.actor().get(world.client(), "semaphore", "seats", permits=3)
     mine.release()
     assert mine.available_permits() == 4
@@ -43,9 +43,7 @@ def test_permits_released_before_any_acquire_are_added_to_the_first_ones(world: 
 
 
 @each_kind
-def test_permits_are_set_by_the_first_use_of_the_first_handle_alone(
-    world: World, alice: Actor, bob: Actor, kind: str
-) -> None:
+def test_permits_are_set_by_the_first_use_of_the_first_handle_alone(world, alice, bob, kind):
     mine, theirs = (actor.get(world.client(), kind, "seats", permits=1) for actor in (alice, bob))
     assert mine.acquire()
     assert not theirs.try_acquire()
@@ -65,9 +63,7 @@ def _forget_all(world: World) -> None:
 @each_kind
 @pytest.mark.parametrize("resize", [False, True])
 @pytest.mark.parametrize("asked", ["try_acquire", "available_permits", "a waiter"])
-def test_permits_are_set_again_after_the_server_has_lost_them(
-    world: World, alice: Actor, bob: Actor, kind: str, resize: bool, asked: str
-) -> None:
+def test_permits_are_set_again_after_the_server_has_lost_them(world, alice, bob, kind, resize, asked):
     client = world.client(max_wait_without_check=0.2)
     mine, theirs = (actor.get(client, kind, "seats", permits=2, resize=resize) for actor in (alice, bob))
     assert mine.try_acquire()
@@ -93,11 +89,8 @@ def test_permits_are_set_again_after_the_server_has_lost_them(
     ],
 )
 @pytest.mark.parametrize("resize", [False, True])
-def test_a_loss_leaves_no_fewer_permits(
-    world: World, alice: Actor, bob: Actor, kind: str, resize: bool, after: str
-) -> None:
+def test_a_loss_leaves_no_fewer_permits(world, client, alice, bob, kind, resize, after):
     """Permits that were acquired before the loss went with it."""
-    client = world.client()
     mine, theirs = (actor.get(client, kind, "seats", permits=3, resize=resize) for actor in (alice, bob))
     block = mine.hold()
     block.enter()
@@ -118,7 +111,7 @@ def test_a_loss_leaves_no_fewer_permits(
     assert taken == 3 + more
 
 
-def test_a_bounded_semaphore_that_was_lost_has_its_value_again(world: World, alice: Actor) -> None:
+def test_a_bounded_semaphore_that_was_lost_has_its_value_again(world, alice):
     mine = alice.get(world.client(), "bounded_semaphore", "seats", value=2)
     assert mine.acquire()
     _forget_all(world)
@@ -130,7 +123,7 @@ def test_a_bounded_semaphore_that_was_lost_has_its_value_again(world: World, ali
 
 
 @each_kind
-def test_a_semaphore_may_end_after_a_time(world: World, alice: Actor, kind: str) -> None:
+def test_a_semaphore_may_end_after_a_time(world, alice, kind):
     mine = alice.get(world.client(), kind, "seats")
     assert mine.try_set_permits(2, ttl=timedelta(seconds=0.2)) is True
     assert mine.try_set_permits(3, 600) is False
@@ -146,12 +139,9 @@ def test_a_semaphore_may_end_after_a_time(world: World, alice: Actor, kind: str)
     ("kind", "there", "wanted", "told"),
     [(kind, *numbers) for kind in KINDS for numbers in ((2, 5, 2), (5, 2, 5), (3, 3, None))],
 )
-def test_another_number_of_permits_is_logged_once_where_it_is_known(
-    world: World, kind: str, there: int, wanted: int, told: int | None, caplog: pytest.LogCaptureFixture
-) -> None:
-    happened: list[events.Event] = []
+def test_another_number_of_permits_is_logged_once_where_it_is_known(world, alice, kind, there, wanted, told, caplog):
+    happened = []
     client = world.client(listeners=(happened.append,))
-    alice = world.actor()
     before = alice.get(client, kind, "seats", permits=there)
     assert before.acquire()
     with caplog.at_level(logging.WARNING, logger="pyredisson.lock"):
@@ -170,10 +160,8 @@ def test_another_number_of_permits_is_logged_once_where_it_is_known(
 
 
 @pytest.mark.parametrize(("there", "wanted", "told"), [(5, 2, 4), (5, 4, None), (2, 5, None)])
-def test_of_permits_that_redisson_set_only_the_available_ones_are_known(
-    world: World, there: int, wanted: int, told: int | None
-) -> None:
-    happened: list[events.Event] = []
+def test_of_permits_that_redisson_set_only_the_available_ones_are_known(world, there, wanted, told):
+    happened = []
     client = world.client(listeners=(happened.append,))
     world.redis.command("SET", "seats", there - 1)  # One of them is acquired, which is stored nowhere.
     assert world.actor().get(client, "semaphore", "seats", permits=wanted).available_permits() == there - 1
@@ -182,15 +170,12 @@ def test_of_permits_that_redisson_set_only_the_available_ones_are_known(
 
 
 @each_kind
-def test_a_waiter_for_permits_that_were_never_set_is_logged_once(
-    world: World, kind: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    happened: list[events.Event] = []
+def test_a_waiter_for_permits_that_were_never_set_is_logged_once(world, alice, bob, kind, caplog):
+    happened = []
     client = world.client(listeners=(happened.append,))
-    alice, bob = world.actors(2)
     mine, theirs = alice.get(client, kind, "seats"), bob.get(client, kind, "seats")
 
-    def told() -> list[events.Event]:
+    def told():
         return [event for event in happened if isinstance(event, events.PermitsNeverSet)]
 
     with caplog.at_level(logging.WARNING, logger="pyredisson.lock"):
@@ -219,7 +204,7 @@ def release(mine: Remote, permit: Any) -> None:
 
 
 @each_kind
-def test_the_total_is_set_whatever_is_acquired(world: World, kind: str) -> None:
+def test_the_total_is_set_whatever_is_acquired(world, kind):
     mine = world.actor().get(world.client(), kind, "seats", permits=3)
     acquired = [mine.acquire(), mine.acquire()]
     mine.resize(5)
@@ -236,8 +221,7 @@ def test_the_total_is_set_whatever_is_acquired(world: World, kind: str) -> None:
 
 
 @each_kind
-def test_a_handle_resizes_at_its_first_use(world: World, kind: str, caplog: pytest.LogCaptureFixture) -> None:
-    client, alice = world.client(), world.actor()
+def test_a_handle_resizes_at_its_first_use(client, alice, kind, caplog):
     before = alice.get(client, kind, "seats", permits=3)
     assert before.acquire()
     with caplog.at_level(logging.WARNING, logger="pyredisson.lock"):
@@ -249,8 +233,7 @@ def test_a_handle_resizes_at_its_first_use(world: World, kind: str, caplog: pyte
     assert mine.available_permits() == 2  # Once.
 
 
-def test_a_number_that_is_not_recorded_is_not_guessed(world: World) -> None:
-    client, alice = world.client(), world.actor()
+def test_a_number_that_is_not_recorded_is_not_guessed(world, client, alice):
     world.redis.command("SET", "seats", 1)  # Redisson has set three, and two are acquired.
     for mine in (
         alice.get(client, "semaphore", "seats"),
@@ -266,8 +249,8 @@ def test_a_number_that_is_not_recorded_is_not_guessed(world: World) -> None:
     assert mine.available_permits() == 3
 
 
-def test_a_bounded_semaphore_is_compared_with_its_value(world: World) -> None:
-    happened: list[events.Event] = []
+def test_a_bounded_semaphore_is_compared_with_its_value(world):
+    happened = []
     client, alice = world.client(listeners=(happened.append,)), world.actor()
     assert alice.get(client, "bounded_semaphore", "seats", value=3).acquire()
     assert alice.get(client, "bounded_semaphore", "seats", value=2).acquire()

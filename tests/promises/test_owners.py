@@ -1,7 +1,5 @@
 """The owner is the thread, the task, or what ``client.new_owner()`` made, which may be used from any of them."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging
@@ -15,9 +13,7 @@ from pyredisson import LockError, LockNotOwnedError
 from tests.promises.kinds import handle, make, rival
 from tests.servers import HOST
 from tests.waiting import soon
-from tests.worlds.asyncio import AsyncioWorld
-from tests.worlds.base import KEPT, Actor, Remote, World
-from tests.worlds.clock import ClockWorld
+from tests.worlds.base import KEPT
 from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
 
 KINDS = ["lock", "fair_lock", "spin_lock", "fenced_lock", "non_reentrant_lock", "non_reentrant_fair_lock", "token_lock"]
@@ -25,10 +21,10 @@ KINDS += ["read_lock", "write_lock", "multi_lock"]
 
 
 @asyncio_only
-def test_a_child_task_is_another_owner(world: AsyncioWorld) -> None:
+def test_a_child_task_is_another_owner(world):
     lock = world.client().real.get_lock("orders")
 
-    async def parent() -> tuple[bool, bool, int]:
+    async def parent():
         async with lock:
             got = await asyncio.create_task(lock.try_lock())
             held = await asyncio.create_task(lock.is_held_by_current_task())
@@ -38,7 +34,7 @@ def test_a_child_task_is_another_owner(world: AsyncioWorld) -> None:
 
 
 @asyncio_only
-def test_without_a_task_there_is_no_owner(world: AsyncioWorld) -> None:
+def test_without_a_task_there_is_no_owner(world):
     lock = world.client().real.get_lock("orders")
     for call in (lock.lock, lock.try_lock, lock.unlock):
         coroutine = call()
@@ -51,7 +47,7 @@ def test_without_a_task_there_is_no_owner(world: AsyncioWorld) -> None:
 
 
 @asyncio_only
-def test_a_client_does_not_serve_two_loops_at_once(world: AsyncioWorld) -> None:
+def test_a_client_does_not_serve_two_loops_at_once(world):
     lock = world.client().real.get_lock("orders")
     world.actor().do(lock.lock)
     with pytest.raises(RuntimeError, match="another event loop"):
@@ -60,17 +56,17 @@ def test_a_client_does_not_serve_two_loops_at_once(world: AsyncioWorld) -> None:
 
 
 @asyncio_only
-def test_an_event_loop_after_a_closed_one_has_a_new_client_and_new_owners(world: AsyncioWorld) -> None:
+def test_an_event_loop_after_a_closed_one_has_a_new_client_and_new_owners(world):
     client = pyredisson.asyncio.Redisson(redis.asyncio.Redis(host=HOST, port=world.port))
     lock, semaphore = client.get_lock("orders"), client.get_semaphore("seats")
     permits, latch = client.get_permit_expirable_semaphore("leased"), client.get_count_down_latch("ready")
     ids = []
 
-    async def take() -> None:
+    async def take():
         assert await lock.try_lock(lease_time=30)
         await use()
 
-    async def use() -> None:
+    async def use():
         await semaphore.add_permits(1)
         assert await semaphore.acquire(timeout=1)
         assert not await semaphore.try_acquire(1, 0.05)
@@ -80,7 +76,7 @@ def test_an_event_loop_after_a_closed_one_has_a_new_client_and_new_owners(world:
         assert not await latch.wait(0.05)
         ids.append(client.id)
 
-    async def find_it_lost() -> None:
+    async def find_it_lost():
         assert await lock.get_hold_count() == 0
         assert not await lock.try_lock()
         with pytest.raises(LockNotOwnedError):
@@ -104,9 +100,8 @@ def test_an_event_loop_after_a_closed_one_has_a_new_client_and_new_owners(world:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_owner_acquires_here_and_releases_there(world: World, client: Remote, kind: str) -> None:
+def test_an_owner_acquires_here_and_releases_there(alice, bob, carol, client, kind):
     owner = client.real.new_owner()
-    alice, bob, carol = world.actors(3)
     mine, theirs = handle(alice, client, kind, owner=owner), handle(bob, client, kind, owner=owner)
     other = rival(carol, client, kind)
     mine.lock()
@@ -119,7 +114,7 @@ def test_an_owner_acquires_here_and_releases_there(world: World, client: Remote,
     assert other.try_lock()
 
 
-def test_an_owner_re_enters_from_any_thread_or_task(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
+def test_an_owner_re_enters_from_any_thread_or_task(world, client, alice, bob):
     owner = client.real.new_owner()
     mine, theirs = handle(alice, client, "lock", owner=owner), handle(bob, client, "lock", owner=owner)
     with mine, theirs.hold():
@@ -129,7 +124,7 @@ def test_an_owner_re_enters_from_any_thread_or_task(world: World, client: Remote
 
 
 @sync_and_async
-def test_two_owners_exclude_each_other_on_one_thread(world: ClockWorld) -> None:
+def test_two_owners_exclude_each_other_on_one_thread(world):
     client, actor = world.client(), world.actor()
     one, other = (handle(actor, client, "lock", owner=client.real.new_owner()) for _ in range(2))
     one.lock()
@@ -141,15 +136,14 @@ def test_two_owners_exclude_each_other_on_one_thread(world: ClockWorld) -> None:
 
 
 @sync_and_async
-def test_the_locks_of_a_multi_lock_are_of_one_owner(world: ClockWorld, client: Remote) -> None:
+def test_the_locks_of_a_multi_lock_are_of_one_owner(world, client):
     with pytest.raises(ValueError, match="one owner"):
         world.api.MultiLock(make(client, "lock", "a", owner=client.real.new_owner()), make(client, "lock", "b"))
 
 
 @sync_and_async
-def test_a_wait_at_a_condition_is_a_call_of_its_owner(world: ClockWorld, client: Remote) -> None:
+def test_a_wait_at_a_condition_is_a_call_of_its_owner(world, alice, bob, client):
     owner = client.real.new_owner()
-    alice, bob = world.actors(2)
     mine, theirs = handle(alice, client, "lock", owner=owner), handle(bob, client, "lock", owner=owner)
     mine.lock()
     waiting = alice.start(client.real.get_condition(mine.real).wait, 0.5)
@@ -163,9 +157,8 @@ def test_a_wait_at_a_condition_is_a_call_of_its_owner(world: ClockWorld, client:
 
 
 @sync_and_async
-def test_an_owner_makes_one_call_at_a_time(world: ClockWorld, client: Remote) -> None:
+def test_an_owner_makes_one_call_at_a_time(world, alice, bob, carol, client):
     owner = client.real.new_owner()
-    alice, bob, carol = world.actors(3)
     other = carol.lock(client)
     mine, theirs = handle(alice, client, "lock", owner=owner), handle(bob, client, "lock", owner=owner)
     other.lock()
@@ -179,10 +172,9 @@ def test_an_owner_makes_one_call_at_a_time(world: ClockWorld, client: Remote) ->
 
 
 @sync_and_async
-def test_the_lock_of_an_owner_is_renewed_after_its_thread_or_task_has_ended(world: ClockWorld) -> None:
+def test_the_lock_of_an_owner_is_renewed_after_its_thread_or_task_has_ended(world, alice, bob):
     client = world.client(lock_watchdog_timeout=KEPT)
     owner = client.real.new_owner()
-    alice, bob = world.actors(2)
     handle(alice, client, "lock", owner=owner).lock()
     alice.end()
     world.renewed("orders")
@@ -192,9 +184,7 @@ def test_the_lock_of_an_owner_is_renewed_after_its_thread_or_task_has_ended(worl
 
 @sync_and_async
 @pytest.mark.parametrize("end", ["closed", "dropped"])
-def test_the_lock_of_a_closed_or_collected_owner_is_renewed_no_longer(
-    world: ClockWorld, end: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_lock_of_a_closed_or_collected_owner_is_renewed_no_longer(world, end, caplog):
     client = world.client(lock_watchdog_timeout=4.0)
     owner = client.real.new_owner()
     with caplog.at_level(logging.WARNING, "pyredisson"):
@@ -210,7 +200,7 @@ def test_the_lock_of_a_closed_or_collected_owner_is_renewed_no_longer(
 
 @sync_and_async
 @pytest.mark.parametrize("kind", ["lock", "fenced_lock", "token_lock", "multi_lock"])
-def test_a_closed_owner_releases_but_acquires_nothing(world: ClockWorld, client: Remote, kind: str) -> None:
+def test_a_closed_owner_releases_but_acquires_nothing(world, client, kind):
     owner = client.real.new_owner()
     mine, other = handle(world.actor(), client, kind, owner=owner), handle(world.actor(), client, kind)
     mine.lock()
@@ -223,7 +213,7 @@ def test_a_closed_owner_releases_but_acquires_nothing(world: ClockWorld, client:
 
 
 @sync_and_async
-def test_an_invalid_or_closed_owner_is_refused_at_once(world: ClockWorld) -> None:
+def test_an_invalid_or_closed_owner_is_refused_at_once(world):
     client = world.client().real
     with pytest.raises(TypeError, match="new_owner"):
         client.get_lock("orders", owner="me")
@@ -239,8 +229,7 @@ def test_an_invalid_or_closed_owner_is_refused_at_once(world: ClockWorld) -> Non
 @each_runtime
 @pytest.mark.parametrize("closed", [0, 1])
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "multi_lock"])
-def test_a_closed_client_ends_what_an_owner_holds_of_it_alone(world: World, kind: str, closed: int) -> None:
-    alice, bob = world.actors(2)
+def test_a_closed_client_ends_what_an_owner_holds_of_it_alone(world, alice, bob, kind, closed):
     clients = world.nodes(2, lock_watchdog_timeout=KEPT)
     owner = clients[0].real.new_owner()
     locks = [handle(alice, client, kind, owner=owner) for client in clients]

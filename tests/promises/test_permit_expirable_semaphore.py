@@ -28,7 +28,7 @@ def now_ms(world: World) -> int:
     return int(seconds) * 1000 + int(micros) // 1000
 
 
-def test_a_permit_has_an_id(world: World) -> None:
+def test_a_permit_has_an_id(world):
     mine = seats(world.actor(), world.client(), 2)
     assert mine.name == "seats"
     one, other = mine.acquire(), mine.try_acquire()
@@ -42,7 +42,7 @@ def test_a_permit_has_an_id(world: World) -> None:
     assert re.fullmatch("[0-9a-f]{32}", mine.try_acquire(0.5, 10))
 
 
-def test_the_stored_state(world: World) -> None:
+def test_the_stored_state(world):
     actor, client = world.actor(), world.client()
     mine = seats(actor, client, 5)
     before = now_ms(world)
@@ -61,7 +61,7 @@ def test_the_stored_state(world: World) -> None:
 
 
 @pytest.mark.parametrize("permit", ["0" * 32, "f" * 31, "x" * 32, "", "nothing", "日本", "0" * 33, " " * 32])
-def test_an_unknown_permit(world: World, permit: str) -> None:
+def test_an_unknown_permit(world, permit):
     mine = seats(world.actor(), world.client(), 1)
     mine.acquire()
     assert mine.try_release(permit) is False
@@ -71,7 +71,7 @@ def test_an_unknown_permit(world: World, permit: str) -> None:
     assert mine.acquired_permits() == 1
 
 
-def test_an_id_in_capitals_is_the_same(world: World) -> None:
+def test_an_id_in_capitals_is_the_same(world):
     mine = seats(world.actor(), world.client(), 1)
     assert mine.try_release(mine.acquire().upper()) is True
 
@@ -79,7 +79,7 @@ def test_an_id_in_capitals_is_the_same(world: World) -> None:
 # ---- several at once ---------------------------------------------------------------------------------------------
 
 
-def test_several_permits_are_acquired_all_or_none(world: World) -> None:
+def test_several_permits_are_acquired_all_or_none(world):
     mine = seats(world.actor(), world.client(), 3)
     two = mine.acquire(permits=2)
     assert len(set(two)) == 2
@@ -92,7 +92,7 @@ def test_several_permits_are_acquired_all_or_none(world: World) -> None:
     assert mine.available_permits() == 0
 
 
-def test_a_list_of_permits_is_released_whichever_way_they_were_acquired(world: World, alice: Actor, bob: Actor) -> None:
+def test_a_list_of_permits_is_released_whichever_way_they_were_acquired(world, alice, bob):
     mine, theirs = seats(alice, world.client(), 4), seats(bob, world.client())
     permits = [mine.acquire(), *mine.acquire(60, permits=2)]
     theirs.release(permits)
@@ -105,7 +105,7 @@ def test_a_list_of_permits_is_released_whichever_way_they_were_acquired(world: W
 
 
 @pytest.mark.parametrize("unknown", ["0" * 32, "nothing"])
-def test_of_a_list_with_an_unknown_permit_none_is_released(world: World, unknown: str) -> None:
+def test_of_a_list_with_an_unknown_permit_none_is_released(world, unknown):
     mine = seats(world.actor(), world.client(), 3)
     one, two = mine.acquire(permits=2)
     permits = [one, unknown, two]
@@ -116,7 +116,7 @@ def test_of_a_list_with_an_unknown_permit_none_is_released(world: World, unknown
     assert mine.try_release([one, two]) is True
 
 
-def test_a_waiter_gets_several_permits_when_there_are_enough(world: World, alice: Actor, bob: Actor) -> None:
+def test_a_waiter_gets_several_permits_when_there_are_enough(world, alice, bob):
     mine, theirs = seats(alice, world.client(), 3), seats(bob, world.client())
     permits = mine.acquire(permits=3)
     waiting = bob.start(theirs.acquire, permits=2)
@@ -129,7 +129,7 @@ def test_a_waiter_gets_several_permits_when_there_are_enough(world: World, alice
     assert mine.available_permits() == 0
 
 
-def test_as_many_as_can_be_acquired_at_once(world: World) -> None:
+def test_as_many_as_can_be_acquired_at_once(world):
     mine = seats(world.actor(), world.client(), 1000)
     permits = mine.try_acquire(permits=1000)
     assert len(set(permits)) == 1000
@@ -141,7 +141,7 @@ def test_as_many_as_can_be_acquired_at_once(world: World) -> None:
 # ---- time --------------------------------------------------------------------------------------------------------
 
 
-def test_the_time_until_a_permit_expires(world: World) -> None:
+def test_the_time_until_a_permit_expires(world):
     mine = seats(world.actor(), world.client(), 3)
     leased, short, endless = mine.acquire(60), mine.acquire(0.1), mine.acquire()
     assert 50 < mine.get_lease_time(leased) <= 60
@@ -154,7 +154,7 @@ def test_the_time_until_a_permit_expires(world: World) -> None:
             mine.get_lease_time(unknown)
 
 
-def test_a_permit_expires(world: World, alice: Actor, bob: Actor) -> None:
+def test_a_permit_expires(world, alice, bob):
     mine, theirs = seats(alice, world.client(), 1), seats(bob, world.client())
     began = world.now()
     permit = mine.acquire(0.3)
@@ -169,13 +169,13 @@ def test_a_permit_expires(world: World, alice: Actor, bob: Actor) -> None:
     assert mine.acquired_permits() == 1
 
 
-def test_a_lease_beyond_all_time_is_one_without_end(world: World) -> None:
+def test_a_lease_beyond_all_time_is_one_without_end(world):
     mine = seats(world.actor(), world.client(), 1)
     permit = mine.acquire(timedelta(seconds=1e12))
     assert world.redis.everything()[TAKEN][1] == {bytes.fromhex(permit): NEVER}
 
 
-def test_how_many_there_are(world: World) -> None:
+def test_how_many_there_are(world):
     mine = seats(world.actor(), world.client())
     assert (mine.available_permits(), mine.acquired_permits(), mine.get_permits()) == (0, 0, 0)
     mine.try_set_permits(3)

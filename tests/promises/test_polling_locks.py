@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import pytest
 
 from pyredisson import ClientClosedError, ConstantBackoff, ExponentialBackoff, LockTimeoutError, events
-from tests.worlds.base import Actor, Remote, World
+from tests.worlds.base import Remote
 from tests.worlds.environments import each_runtime
 from tests.worlds.store import CHANNEL
 
@@ -35,7 +34,7 @@ class Noted:
             yield pause
 
 
-def test_it_neither_publishes_nor_subscribes(world: World, bob: Actor, mine: Remote, theirs: Remote) -> None:
+def test_it_neither_publishes_nor_subscribes(world, bob, mine, theirs):
     said = world.messages(CHANNEL)
     listening = world.redis.subscribers(CHANNEL)
     mine.lock()
@@ -49,7 +48,7 @@ def test_it_neither_publishes_nor_subscribes(world: World, bob: Actor, mine: Rem
     assert said.received() == []
 
 
-def test_one_owner_may_use_both_kinds(world: World, client: Remote, alice: Actor) -> None:
+def test_one_owner_may_use_both_kinds(world, client, alice):
     spin, plain = alice.get(client, "spin_lock"), alice.lock(client)
     said = world.messages(CHANNEL)
     plain.lock()
@@ -64,7 +63,7 @@ def test_one_owner_may_use_both_kinds(world: World, client: Remote, alice: Actor
 
 
 @each_runtime
-def test_out_of_time_is_out_of_time(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
+def test_out_of_time_is_out_of_time(world, client, alice, bob):
     """Even in the middle of a long pause."""
     alice.get(client, "spin_lock").lock()
     theirs = bob.get(client, "spin_lock", "orders", ConstantBackoff(60))
@@ -74,7 +73,7 @@ def test_out_of_time_is_out_of_time(world: World, client: Remote, alice: Actor, 
 
 
 @each_runtime
-def test_the_longest_pause_is_repeated(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
+def test_the_longest_pause_is_repeated(world, client, alice, bob):
     backoff = Noted([0.001, 0.002, 0.01])
     mine = alice.get(client, "spin_lock")
     mine.lock()
@@ -88,7 +87,7 @@ def test_the_longest_pause_is_repeated(world: World, client: Remote, alice: Acto
 
 
 @each_runtime
-def test_a_back_off_without_any_pause_is_refused(client: Remote, alice: Actor, bob: Actor) -> None:
+def test_a_back_off_without_any_pause_is_refused(client, alice, bob):
     alice.get(client, "spin_lock").lock()
     with pytest.raises(ValueError, match="no delay"):
         bob.get(client, "spin_lock", "orders", Noted([])).try_lock(0.2)
@@ -96,10 +95,9 @@ def test_a_back_off_without_any_pause_is_refused(client: Remote, alice: Actor, b
 
 @each_runtime
 @pytest.mark.parametrize(("kind", "backoff"), [("spin_lock", [ConstantBackoff(60)]), ("token_lock", [])])
-def test_closing_the_client_wakes_waiters_that_pause(world: World, kind: str, backoff: list[Any]) -> None:
-    happened: list[events.Event] = []
+def test_closing_the_client_wakes_waiters_that_pause(world, alice, bob, carol, kind, backoff):
+    happened = []
     one, two = world.client(), world.client(listeners=(happened.append,))
-    alice, bob, carol = world.actors(3)
     alice.get(one, kind).lock()
     waiting = bob.start(bob.get(two, kind, "orders", *backoff).lock)
     world.until(lambda: any(isinstance(event, events.WaitBegan) for event in happened))
@@ -107,7 +105,7 @@ def test_closing_the_client_wakes_waiters_that_pause(world: World, kind: str, ba
     assert isinstance(waiting.error(within=5), ClientClosedError)
 
 
-def test_each_hold_of_a_token_lock_has_a_token_of_its_own(world: World, client: Remote, alice: Actor) -> None:
+def test_each_hold_of_a_token_lock_has_a_token_of_its_own(world, client, alice):
     mine = alice.get(client, "token_lock")
     seen = set()
     for _ in range(20):
@@ -116,7 +114,7 @@ def test_each_hold_of_a_token_lock_has_a_token_of_its_own(world: World, client: 
     assert len(seen) == 20
 
 
-def test_a_foreign_empty_token_is_a_lock_too(world: World, client: Remote, alice: Actor) -> None:
+def test_a_foreign_empty_token_is_a_lock_too(world, client, alice):
     world.redis.command("SET", "orders", "")
     assert not alice.get(client, "token_lock").try_lock()
 
@@ -129,7 +127,7 @@ each_kind = pytest.mark.parametrize("kind", ["spin_lock", "token_lock"])
 
 
 @each_kind
-def test_all_tries_used_up_are_as_a_time_that_has_passed(client: Remote, alice: Actor, bob: Actor, kind: str) -> None:
+def test_all_tries_used_up_are_as_a_time_that_has_passed(client, alice, bob, kind):
     mine, backoff = alice.get(client, kind), Noted()
     theirs = bob.get(client, kind, "orders", backoff, tries=3)
     with mine:
@@ -149,9 +147,7 @@ def test_all_tries_used_up_are_as_a_time_that_has_passed(client: Remote, alice: 
 
 @each_kind
 @pytest.mark.parametrize(("tries", "attempts"), [(1, "1 attempt"), (3, "3 attempts")])
-def test_a_call_without_a_time_limit_raises(
-    client: Remote, alice: Actor, bob: Actor, kind: str, tries: int, attempts: str
-) -> None:
+def test_a_call_without_a_time_limit_raises(client, alice, bob, kind, tries, attempts):
     backoff = Noted()
     theirs = bob.get(client, kind, "orders", backoff, tries=tries)
     with alice.get(client, kind):
@@ -164,9 +160,7 @@ def test_a_call_without_a_time_limit_raises(
 
 
 @each_kind
-def test_in_a_multi_lock_only_the_time_counts(
-    world: World, client: Remote, bob: Actor, kind: str, mine: Remote
-) -> None:
+def test_in_a_multi_lock_only_the_time_counts(world, client, bob, kind, mine):
     get, backoff = getattr(client.real, f"get_{kind}"), Noted()
     members = [get("orders", backoff, tries=1), get("stock", tries=1)]
     both = Remote(client.real.get_multi_lock(*members), bob)
@@ -181,8 +175,8 @@ def test_in_a_multi_lock_only_the_time_counts(
 # ---- back-offs -------------------------------------------------------------------------------------------------------
 
 
-def test_back_offs_check_themselves() -> None:
-    wrong: Iterable[tuple[Callable[[], object], type[Exception]]] = (
+def test_back_offs_check_themselves():
+    wrong = (
         (lambda: ConstantBackoff(0), ValueError),
         (lambda: ConstantBackoff(float("inf")), ValueError),
         (lambda: ConstantBackoff("1"), TypeError),  # type: ignore[arg-type]
@@ -197,7 +191,7 @@ def test_back_offs_check_themselves() -> None:
             make()
 
 
-def test_the_pauses_of_back_offs() -> None:
+def test_the_pauses_of_back_offs():
     delays = ExponentialBackoff().delays()
     given = [next(delays) for _ in range(20)]
     assert given[0] == 0.001

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
 
 import pytest
 
@@ -12,8 +11,7 @@ import pyredisson.compat.redis_py.asyncio as for_tasks
 from pyredisson import LockError, LockLostError, LockNotOwnedError, LockTimeoutError, events
 from tests.promises.kinds import handle, make, rival
 from tests.worlds.asyncio import AsyncioWorld
-from tests.worlds.base import KEPT, Actor, Remote, World
-from tests.worlds.clock import ClockWorld
+from tests.worlds.base import KEPT, Remote
 from tests.worlds.environments import sync_and_async
 from tests.worlds.store import Store
 
@@ -33,7 +31,7 @@ def keys(store: Store) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", LOCKS)
-def test_a_lock_is_the_lock_of_the_whole_name(world: World, alice: Actor, bob: Actor, kind: str) -> None:
+def test_a_lock_is_the_lock_of_the_whole_name(world, alice, bob, kind):
     """The same calls leave the same keys, whether the name is given in one piece or in two; users see their part."""
     mine = handle(alice, world.client(prefix=PREFIX), kind)
     theirs = rival(bob, world.client(), kind, "app:orders")
@@ -67,7 +65,7 @@ def test_a_lock_is_the_lock_of_the_whole_name(world: World, alice: Actor, bob: A
 
 
 @pytest.mark.parametrize(("prefix", "name"), [("{shop}:", "orders"), ("a", "{b}c"), ("größe/", "x")])
-def test_braces_in_either_part_are_braces_of_the_name(world: World, prefix: str, name: str) -> None:
+def test_braces_in_either_part_are_braces_of_the_name(world, prefix, name):
     whole = prefix + name
     channel = f"redisson_lock__channel:{whole}" if "{" in whole else f"redisson_lock__channel:{{{whole}}}"
     said = world.messages(channel)
@@ -78,7 +76,7 @@ def test_braces_in_either_part_are_braces_of_the_name(world: World, prefix: str,
 
 
 @pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore"])
-def test_permits_are_those_of_the_whole_name(world: World, alice: Actor, bob: Actor, kind: str) -> None:
+def test_permits_are_those_of_the_whole_name(world, alice, bob, kind):
     mine = alice.get(world.client(prefix=PREFIX), kind)
     theirs = bob.get(world.client(), kind, "app:orders")
     assert mine.try_set_permits(1)
@@ -100,9 +98,7 @@ def test_permits_are_those_of_the_whole_name(world: World, alice: Actor, bob: Ac
         ("condition", (), "notify"),
     ],
 )
-def test_a_waiter_is_woken_under_the_whole_name(
-    world: World, alice: Actor, bob: Actor, kind: str, more: tuple[int, ...], end: str
-) -> None:
+def test_a_waiter_is_woken_under_the_whole_name(world, alice, bob, kind, more, end):
     mine = alice.get(world.client(prefix=PREFIX), kind, "orders", *more)
     theirs = bob.get(world.client(), kind, "app:orders", *more)
     if kind == "count_down_latch":
@@ -117,14 +113,14 @@ def test_a_waiter_is_woken_under_the_whole_name(
     assert mine.name == "orders"
 
 
-def test_a_run_is_that_of_the_whole_name(world: World, alice: Actor, bob: Actor) -> None:
+def test_a_run_is_that_of_the_whole_name(world, alice, bob):
     with Remote(world.client(prefix=PREFIX).real.run_once("orders", at_most=60), alice) as mine:
         assert mine is not None
         assert not bob.lock(world.client(), "app:orders").try_lock()
 
 
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "token_lock"])
-def test_the_locks_of_a_multi_lock_have_it(world: World, alice: Actor, kind: str) -> None:
+def test_the_locks_of_a_multi_lock_have_it(world, alice, kind):
     client = world.client(prefix=PREFIX, lock_watchdog_timeout=KEPT)
     both = Remote(client.real.get_multi_lock(make(client, kind, "one"), make(client, kind, "two")), alice)
     assert both.name == "one + two"
@@ -134,7 +130,7 @@ def test_the_locks_of_a_multi_lock_have_it(world: World, alice: Actor, kind: str
     assert not {"app:one", "app:two"} & keys(world.redis)
 
 
-def test_the_nodes_of_a_red_lock_have_it(world: World, alice: Actor) -> None:
+def test_the_nodes_of_a_red_lock_have_it(world, alice):
     clients = world.nodes(3, prefix=PREFIX, lock_watchdog_timeout=KEPT)
     red = Remote(clients[0].real.get_red_lock(*[client.real.get_lock("orders") for client in clients]), alice)
     assert red.name == "orders"
@@ -149,8 +145,8 @@ def test_the_nodes_of_a_red_lock_have_it(world: World, alice: Actor) -> None:
 
 
 @pytest.mark.parametrize("kind", ["lock", "write_lock", "token_lock"])
-def test_events_carry_the_name_of_the_user(world: World, kind: str) -> None:
-    heard: list[Any] = []
+def test_events_carry_the_name_of_the_user(world, kind):
+    heard = []
     mine = handle(world.actor(), world.client(prefix=PREFIX, listeners=(heard.append,)), kind)
     mine.lock()
     world.redis.delete("app:orders")
@@ -165,7 +161,7 @@ def test_events_carry_the_name_of_the_user(world: World, kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "call"), [("lock", "try_lock"), ("semaphore", "available_permits"), ("count_down_latch", "get_count")]
 )
-def test_the_error_about_a_foreign_key_names_the_key(world: World, kind: str, call: str) -> None:
+def test_the_error_about_a_foreign_key_names_the_key(world, kind, call):
     world.redis.command("RPUSH", "app:orders", "one")
     mine = handle(world.actor(), world.client(prefix=PREFIX), kind)
     with pytest.raises(LockError, match="the key 'app:orders' holds a list") as refused:
@@ -174,7 +170,7 @@ def test_the_error_about_a_foreign_key_names_the_key(world: World, kind: str, ca
 
 
 @sync_and_async
-def test_a_lock_of_redis_py_has_it_from_its_client(world: ClockWorld, alice: Actor) -> None:
+def test_a_lock_of_redis_py_has_it_from_its_client(world, alice):
     client = world.client(prefix=PREFIX)
     module = for_tasks if isinstance(world, AsyncioWorld) else for_threads
     lock = Remote(module.Lock(client.real, "orders", timeout=5), alice)

@@ -20,7 +20,6 @@ from pyredisson import Holder, LockError, LockNotOwnedError, LockTimeoutError
 from pyredisson._tools.cli import cli
 from pyredisson.events import HeldTooLong, PresenceRefused, WaitingTooLong
 from tests.promises.kinds import handle, rival, wait
-from tests.proxy import Proxy
 from tests.servers import HOST
 from tests.worlds.base import Remote
 from tests.worlds.clock import ClockWorld
@@ -62,7 +61,7 @@ def names(world: ClockWorld, client_id: str) -> list[str]:
 # ---- connections -----------------------------------------------------------------------------------------------------
 
 
-def test_connections_are_named(world: ClockWorld) -> None:
+def test_connections_are_named(world):
     # The name of the configuration goes before that of the connections.
     client = world.client(world.redis_client(client_name="alice"), client_name="my app:1")
     one, other = world.actors(2)
@@ -72,7 +71,7 @@ def test_connections_are_named(world: ClockWorld) -> None:
     host = socket.gethostname().replace(":", "_")[:64]
     expected = f"pyredisson:my_app_1:{host}:{os.getpid()}:{client.real.id}"
 
-    def named() -> bool:
+    def named():
         found = names(world, client.real.id)
         return len(found) >= 2 and set(found) == {expected}  # For requests, and for messages.
 
@@ -83,7 +82,7 @@ def test_connections_are_named(world: ClockWorld) -> None:
     waiting.result()
 
 
-def test_a_name_that_the_user_gave_to_connections_is_kept(world: ClockWorld) -> None:
+def test_a_name_that_the_user_gave_to_connections_is_kept(world):
     client = world.client(world.redis_client(client_name="alice"), **SOON)
     lock = world.actor().lock(client)
     lock.lock()
@@ -95,7 +94,7 @@ def test_a_name_that_the_user_gave_to_connections_is_kept(world: ClockWorld) -> 
 
 
 @pytest.mark.parametrize("error", ["ERR unknown command 'CLIENT'", "NOPERM this user has no permissions"])
-def test_a_server_that_refuses_names_is_used_without(world: ClockWorld, proxy: Proxy, error: str) -> None:
+def test_a_server_that_refuses_names_is_used_without(world, proxy, error):
     proxy.refuse_request("CLIENT", error)
     client = world.through(proxy.port)
     lock, other = world.actor().lock(client), world.actor()
@@ -109,7 +108,7 @@ def test_a_server_that_refuses_names_is_used_without(world: ClockWorld, proxy: P
 # ---- what is told ----------------------------------------------------------------------------------------------------
 
 
-def test_holds_of_each_kind_are_told(world: ClockWorld) -> None:
+def test_holds_of_each_kind_are_told(world):
     client, actor = world.client(client_name="web", prefix="app:", **SOON), world.actor()
     for kind in LOCKS:
         handle(actor, client, kind, f"a {kind}").lock(*([60] if kind == "spin_lock" else []))
@@ -137,7 +136,7 @@ def test_holds_of_each_kind_are_told(world: ClockWorld) -> None:
 
 
 @pytest.mark.parametrize("end", ["hold", "client"])
-def test_what_is_told_ends_with_the_hold_or_the_client(world: ClockWorld, end: str) -> None:
+def test_what_is_told_ends_with_the_hold_or_the_client(world, end):
     client, actor = world.client(**SOON), world.actor()
     lock = actor.lock(client)
     lock.lock()
@@ -150,7 +149,7 @@ def test_what_is_told_ends_with_the_hold_or_the_client(world: ClockWorld, end: s
     world.until(lambda: told(world, client) is None, within=2.5)
 
 
-def test_a_place_in_the_queue_of_a_fair_lock_is_told_for_as_long_as_it_is_kept(world: ClockWorld) -> None:
+def test_a_place_in_the_queue_of_a_fair_lock_is_told_for_as_long_as_it_is_kept(world):
     client, holder = world.client(**SOON), world.client()
     one, two = world.actors(2)
     held = one.get(holder, "fair_lock", "fair")
@@ -162,14 +161,14 @@ def test_a_place_in_the_queue_of_a_fair_lock_is_told_for_as_long_as_it_is_kept(w
     waiting.result()
 
 
-def test_the_members_of_a_multi_lock_are_told(world: ClockWorld) -> None:
+def test_the_members_of_a_multi_lock_are_told(world):
     client = world.client(**SOON)
     handle(world.actor(), client, "multi_lock").lock()
     expected = {("orders", True), ("stock", True)}
     world.until(lambda: {(each["name"], each["watchdog"]) for each in holds(world, client)} == expected)
 
 
-def test_waits_are_told(world: ClockWorld) -> None:
+def test_waits_are_told(world):
     client, holder = world.client(**SOON), world.client(presence=False)
     owner = world.actor()
     for kind in ("lock", "fair_lock", "token_lock"):
@@ -179,7 +178,7 @@ def test_waits_are_told(world: ClockWorld) -> None:
     expected = {(kind, kind, actor.number) for kind, actor in waiters.items()}  # Asked before they wait.
     pending = [actor.start(wait(handle(actor, client, kind, kind), 8)) for kind, actor in waiters.items()]
 
-    def waits() -> set[tuple[Any, ...]]:
+    def waits():
         said = told(world, client) or {"waits": []}
         return {(each["kind"], each["name"], each["id"]) for each in said["waits"]}
 
@@ -191,7 +190,7 @@ def test_waits_are_told(world: ClockWorld) -> None:
     world.until(lambda: told(world, client) is None)
 
 
-def test_a_user_that_may_not_tell_is_warned_once(world: ClockWorld) -> None:
+def test_a_user_that_may_not_tell_is_warned_once(world):
     rules = "reset on >secret ~orders* ~pyredisson_epoch:* ~redisson_lock_* &* +@all"
     world.redis.command("ACL", "SETUSER", "untold", *rules.split())
     try:
@@ -217,7 +216,7 @@ def not_acquired(lock: Remote, seconds: float = 0.05) -> LockTimeoutError:
     return error.value
 
 
-def test_errors_name_the_holder_of_another_client(world: ClockWorld) -> None:
+def test_errors_name_the_holder_of_another_client(world):
     theirs, mine = world.client(client_name="web", **SOON), world.client()
     one, two = world.actors(2)
     before = time.time()
@@ -247,7 +246,7 @@ def test_errors_name_the_holder_of_another_client(world: ClockWorld) -> None:
         two.get(mine, "semaphore", "orders").acquire()
 
 
-def test_a_time_out_of_a_multi_lock_names_the_member_that_is_held(world: ClockWorld) -> None:
+def test_a_time_out_of_a_multi_lock_names_the_member_that_is_held(world):
     theirs, mine = world.client(), world.client()
     one, two = world.actors(2)
     one.lock(theirs, "stock").lock()
@@ -259,7 +258,7 @@ def test_a_time_out_of_a_multi_lock_names_the_member_that_is_held(world: ClockWo
 
 @pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore"])
 @pytest.mark.parametrize("same_client", [True, False])
-def test_a_time_out_of_a_semaphore_names_who_holds_its_permits(world: ClockWorld, kind: str, same_client: bool) -> None:
+def test_a_time_out_of_a_semaphore_names_who_holds_its_permits(world, kind, same_client):
     theirs = world.client(client_name="web", **SOON)
     mine = theirs if same_client else world.client()
     one, two = world.actors(2)
@@ -273,13 +272,13 @@ def test_a_time_out_of_a_semaphore_names_who_holds_its_permits(world: ClockWorld
             assert error.holder.thread_id == one.number
 
 
-def test_a_time_out_of_a_semaphore_says_that_more_is_wanted_than_there_is(world: ClockWorld) -> None:
+def test_a_time_out_of_a_semaphore_says_that_more_is_wanted_than_there_is(world):
     semaphore = world.actor().get(world.client(), "semaphore", "seats", permits=3)
     with pytest.raises(LockTimeoutError, match=r"waiting for 5 permits of 'seats'; 3 of 5 are available$"):
         semaphore.hold(5, wait_time=0.05).enter()
 
 
-def test_the_reason_of_a_lock_held_by_hand_is_in_the_errors_of_others(world: ClockWorld) -> None:
+def test_the_reason_of_a_lock_held_by_hand_is_in_the_errors_of_others(world):
     by_hand = ["lock", "orders", "--for", "10m", "--reason", "INC-42: the disk is full"]
     assert CliRunner().invoke(cli, by_hand, env={"PYREDISSON_URL": f"redis://{HOST}:{world.port}"}).exit_code == 0
     error = not_acquired(world.actor().lock(world.client()))
@@ -288,7 +287,7 @@ def test_the_reason_of_a_lock_held_by_hand_is_in_the_errors_of_others(world: Clo
     assert "unless it is renewed" not in str(error)
 
 
-def test_the_holder_may_be_of_the_same_client(world: ClockWorld) -> None:
+def test_the_holder_may_be_of_the_same_client(world):
     client = world.client(client_name="web", presence=False)
     one, two = world.actors(2)
     one.lock(client).lock()
@@ -299,7 +298,7 @@ def test_the_holder_may_be_of_the_same_client(world: ClockWorld) -> None:
 
 
 @pytest.mark.parametrize("kind", LOCKS)
-def test_the_holder_of_each_kind_is_found(world: ClockWorld, kind: str) -> None:
+def test_the_holder_of_each_kind_is_found(world, kind):
     theirs, mine = world.client(client_name="web", **SOON), world.client()
     one, two = world.actors(2)
     handle(one, theirs, kind).lock()
@@ -312,7 +311,7 @@ def test_the_holder_of_each_kind_is_found(world: ClockWorld, kind: str) -> None:
 JAVA = "8c1e0000-1111-2222-3333-444455556666"
 
 
-def test_a_client_of_redisson_is_known_by_its_id(world: ClockWorld) -> None:
+def test_a_client_of_redisson_is_known_by_its_id(world):
     world.redis.command("HSET", "orders", f"{JAVA}:77", 1)
     world.redis.command("PEXPIRE", "orders", 20_000)
     error = not_acquired(world.actor().lock(world.client()))
@@ -336,7 +335,7 @@ def test_a_client_of_redisson_is_known_by_its_id(world: ClockWorld) -> None:
     ],
     ids=range(6),
 )
-def test_whatever_another_client_tells_hides_no_error(world: ClockWorld, said: str) -> None:
+def test_whatever_another_client_tells_hides_no_error(world, said):
     world.redis.command("HSET", "orders", f"{JAVA}:77", 1)
     world.redis.command("PEXPIRE", "orders", 20_000)
     world.redis.command("SET", f"pyredisson_client:{JAVA}", said.encode(errors="surrogateescape"))  # type: ignore[arg-type]
@@ -344,7 +343,7 @@ def test_whatever_another_client_tells_hides_no_error(world: ClockWorld, said: s
     assert (error.holder.client_id, error.holder.thread_id) == (JAVA, 77)
 
 
-def test_of_a_lock_of_redis_py_no_more_is_known_than_when_it_ends(world: ClockWorld) -> None:
+def test_of_a_lock_of_redis_py_no_more_is_known_than_when_it_ends(world):
     world.redis.command("SET", "orders", "0e8f3c", "PX", 20_000)
     error = not_acquired(world.actor().get(world.client(), "token_lock"))
     assert error.holder == Holder(remaining=error.holder.remaining)
@@ -352,7 +351,7 @@ def test_of_a_lock_of_redis_py_no_more_is_known_than_when_it_ends(world: ClockWo
     assert "held by an unknown holder; its lease ends in" in str(error)
 
 
-def test_a_try_that_fails_asks_for_no_holder(world: ClockWorld, proxy: Proxy) -> None:
+def test_a_try_that_fails_asks_for_no_holder(world, proxy):
     theirs, mine = world.client(), world.through(proxy.port)
     one, two = world.actors(2)
     one.lock(theirs).lock()
@@ -370,7 +369,7 @@ def test_a_try_that_fails_asks_for_no_holder(world: ClockWorld, proxy: Proxy) ->
 # ---- what takes too long ---------------------------------------------------------------------------------------------
 
 
-def test_what_takes_too_long_is_reported_once_with_a_stack(world: ClockWorld) -> None:
+def test_what_takes_too_long_is_reported_once_with_a_stack(world):
     url = f"redis://{HOST}:{world.port}"
     client = world.from_url(url, warn_held_longer_than=0.2, warn_waiting_longer_than=0.3, **SOON)
     one, two = world.actors(2)
@@ -390,7 +389,7 @@ def test_what_takes_too_long_is_reported_once_with_a_stack(world: ClockWorld) ->
     world.until(lambda: len(world.heard(HeldTooLong)) == 2, what="another hold is another episode")
 
 
-def test_a_made_owner_has_no_stack(world: ClockWorld) -> None:
+def test_a_made_owner_has_no_stack(world):
     url = f"redis://{HOST}:{world.port}"
     client = world.from_url(url, warn_held_longer_than=0.2, presence=False)
     owner = client.new_owner()
@@ -399,7 +398,7 @@ def test_a_made_owner_has_no_stack(world: ClockWorld) -> None:
     assert world.heard(HeldTooLong)[0].stack == ()
 
 
-def test_presence_that_hangs_keeps_no_lock_from_being_renewed(world: ClockWorld, proxy: Proxy) -> None:
+def test_presence_that_hangs_keeps_no_lock_from_being_renewed(world, proxy):
     lock = world.actor().lock(world.through(proxy.port, **SOON))
     held = proxy.hold_request("SET", k=None)
     lock.lock()

@@ -90,7 +90,7 @@ def run_script(world: ClockWorld, script: str) -> str:
 
 
 @threads_only
-def test_a_process_that_never_closes_its_client_ends(world: ClockWorld) -> None:
+def test_a_process_that_never_closes_its_client_ends(world):
     """While it holds a lock, while a daemon waits for one, while a callback blocks."""
     script = """
         told = threading.Event()
@@ -116,7 +116,7 @@ def test_a_process_that_never_closes_its_client_ends(world: ClockWorld) -> None:
 
 
 @asyncio_only
-def test_the_child_of_a_fork_of_a_running_loop_disturbs_nothing(world: ClockWorld) -> None:
+def test_the_child_of_a_fork_of_a_running_loop_disturbs_nothing(world):
     """The two share what the event loop waits with: whatever the child took out of it, the parent would miss."""
     script = """
         client = pyredisson.Redisson.from_url(sys.argv[1], config=pyredisson.Config(lock_watchdog_timeout=2.4))
@@ -158,7 +158,7 @@ def test_the_child_of_a_fork_of_a_running_loop_disturbs_nothing(world: ClockWorl
 
 @threads_only
 @pytest.mark.parametrize("start", ["os.fork", "multiprocessing"])
-def test_leases_that_a_thread_inherits_by_a_fork_are_lost(world: ClockWorld, start: str) -> None:
+def test_leases_that_a_thread_inherits_by_a_fork_are_lost(world, start):
     script = f"""
         def child(holds, leases):
             for hold, lease in zip(holds, leases):
@@ -189,7 +189,7 @@ def test_leases_that_a_thread_inherits_by_a_fork_are_lost(world: ClockWorld, sta
 
 @threads_only
 @pytest.mark.parametrize("kind", ["lock", "multi_lock"])
-def test_the_child_of_a_fork_is_not_warned_of_what_its_parent_holds(world: ClockWorld, kind: str) -> None:
+def test_the_child_of_a_fork_is_not_warned_of_what_its_parent_holds(world, kind):
     script = f"""
         import contextvars, logging
 
@@ -217,7 +217,7 @@ def test_the_child_of_a_fork_is_not_warned_of_what_its_parent_holds(world: Clock
 
 
 @asyncio_only
-def test_leases_that_a_task_inherits_by_a_fork_are_lost(world: ClockWorld) -> None:
+def test_leases_that_a_task_inherits_by_a_fork_are_lost(world):
     script = """
         def child(holds, leases):
             loop = asyncio.new_event_loop()

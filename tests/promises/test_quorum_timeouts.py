@@ -1,18 +1,15 @@
 """How long the nodes of a quorum have to answer, and what a caller learns if that is too short."""
 
-from __future__ import annotations
-
 import pytest
 
 from pyredisson import QuorumUnreachableError
 from tests.promises.test_multi_lock import left, multi
 from tests.worlds.environments import in_virtual_time
-from tests.worlds.simulated import SimulatedWorld
 
 pytestmark = in_virtual_time
 
 
-def test_the_error_for_nodes_that_are_too_far_away_says_what_to_set(world: SimulatedWorld) -> None:
+def test_the_error_for_nodes_that_are_too_far_away_says_what_to_set(world):
     world.simulation.latency = 0.03
     lock = multi(world.actor(), world.nodes(3, quorum_node_timeout=0.05))
     with pytest.raises(
@@ -22,7 +19,7 @@ def test_the_error_for_nodes_that_are_too_far_away_says_what_to_set(world: Simul
     world.until(lambda: left(world, *range(3)) == set())
 
 
-def test_a_quorum_that_is_granted_when_the_lease_is_over_says_so(world: SimulatedWorld) -> None:
+def test_a_quorum_that_is_granted_when_the_lease_is_over_says_so(world):
     lock = multi(world.actor(), world.nodes(3, quorum_node_timeout=2.0))
     lock.lock()
     lock.unlock()

@@ -9,7 +9,7 @@ import pytest
 from pyredisson import LockError, LockLostError, LockNotOwnedError
 from pyredisson._kinds import read_write_lock as read_write_waiting
 from tests.promises.kinds import handle
-from tests.worlds.base import KEPT, Actor, Remote, World
+from tests.worlds.base import KEPT, Actor, Remote
 from tests.worlds.environments import each_runtime, in_virtual_time
 
 CHANNEL = "redisson_rwlock:{orders}"
@@ -46,7 +46,7 @@ def hold(client: Remote, actor: Actor, number: int = 1) -> str:
 # ---- exclusion ---------------------------------------------------------------------------------------------------
 
 
-def test_a_reader_may_not_write(world: World, read: Remote, write: Remote) -> None:
+def test_a_reader_may_not_write(world, read, write):
     read.lock()
     began = world.now()
     for acquire in (write.lock, write.try_lock, write.acquire, write.enter, partial(write.try_lock, 30)):
@@ -61,9 +61,7 @@ def test_a_reader_may_not_write(world: World, read: Remote, write: Remote) -> No
 
 
 @each_runtime
-def test_a_leftover_read_hold_in_redis_does_not_keep_its_owner_from_writing(
-    world: World, client: Remote, alice: Actor, write: Remote
-) -> None:
+def test_a_leftover_read_hold_in_redis_does_not_keep_its_owner_from_writing(world, client, alice, write):
     """The server still has a hold, and its client knows that it is over: of an unlock that never arrived, say."""
     world.redis.command("HSET", "orders", "mode", "read", f"{client.id}:{alice.number}", "1")
     world.redis.expire("orders", 60)
@@ -77,7 +75,7 @@ def test_a_leftover_read_hold_in_redis_does_not_keep_its_owner_from_writing(
 # ---- stored state ------------------------------------------------------------------------------------------------
 
 
-def test_it_looks_as_redissons(world: World, client: Remote, alice: Actor, bob: Actor) -> None:
+def test_it_looks_as_redissons(world, client, alice, bob):
     """Appendix A of the protocol."""
     mine, theirs = sides(alice, client)[0], sides(bob, client)[0]
     me, they = f"{client.id}:{alice.number}", f"{client.id}:{bob.number}"
@@ -95,7 +93,7 @@ def test_it_looks_as_redissons(world: World, client: Remote, alice: Actor, bob: 
     assert 5 < world.redis.ttl(hold(client, alice, 2)) <= 10
 
 
-def test_a_writer_that_reads_looks_as_redissons(world: World, client: Remote, alice: Actor) -> None:
+def test_a_writer_that_reads_looks_as_redissons(world, client, alice):
     read, write = sides(alice, client)
     me = f"{client.id}:{alice.number}"
     said = world.messages(CHANNEL)
@@ -118,7 +116,7 @@ def test_a_writer_that_reads_looks_as_redissons(world: World, client: Remote, al
 
 
 @each_runtime
-def test_a_hold_missing_in_redis_is_not_revived_and_is_reported_lost(world: World, alice: Actor, bob: Actor) -> None:
+def test_a_hold_missing_in_redis_is_not_revived_and_is_reported_lost(world, alice, bob):
     lost = []
     client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
     other = world.client()
@@ -139,7 +137,7 @@ def test_a_hold_missing_in_redis_is_not_revived_and_is_reported_lost(world: Worl
 
 
 @in_virtual_time
-def test_ending_the_read_does_not_end_the_renewal_of_the_write(world: World) -> None:
+def test_ending_the_read_does_not_end_the_renewal_of_the_write(world):
     """Redisson counts the two together, and the write lock silently ends."""
     client = world.client(lock_watchdog_timeout=KEPT)
     read, write = sides(world.actor(), client)
@@ -151,7 +149,7 @@ def test_ending_the_read_does_not_end_the_renewal_of_the_write(world: World) -> 
     write.unlock()
 
 
-def test_who_lost_a_read_must_unlock_before_it_writes(world: World) -> None:
+def test_who_lost_a_read_must_unlock_before_it_writes(world):
     client = world.client(lock_watchdog_timeout=0.9)
     read, write = sides(world.actor(), client)
     read.lock()
@@ -168,7 +166,7 @@ def test_who_lost_a_read_must_unlock_before_it_writes(world: World) -> None:
 
 
 @each_runtime
-def test_all_readers_get_in_when_the_writers_lease_ends(world: World, client: Remote) -> None:
+def test_all_readers_get_in_when_the_writers_lease_ends(world, client):
     """Nobody says so: one looks, and lets the next one look at once."""
     _, write = sides(world.actor(), world.client())
     write.lock(0.5)
@@ -182,7 +180,7 @@ def test_all_readers_get_in_when_the_writers_lease_ends(world: World, client: Re
 
 
 @each_runtime
-def test_readers_yield_for_a_moment_only(world: World, alice: Actor, bob: Actor, carol: Actor, client: Remote) -> None:
+def test_readers_yield_for_a_moment_only(world, alice, bob, carol, client):
     mine, theirs = sides(alice, client)[0], sides(bob, client)[0]
     mine.lock()
     write = sides(carol, client)[1]
@@ -199,10 +197,9 @@ def test_readers_yield_for_a_moment_only(world: World, alice: Actor, bob: Actor,
 
 
 @each_runtime
-def test_a_stream_of_readers_does_not_starve_a_writer_of_their_client(world: World, client: Remote) -> None:
+def test_a_stream_of_readers_does_not_starve_a_writer_of_their_client(world, carol, client):
     readers = [(actor, sides(actor, client)[0]) for actor in world.actors(3)]
     readers[0][1].lock()
-    carol = world.actor()
     write = sides(carol, client)[1]
     waiting = carol.start(write.lock)
     world.until(lambda: world.waiting(write) == 1)
@@ -221,8 +218,7 @@ def test_a_stream_of_readers_does_not_starve_a_writer_of_their_client(world: Wor
     coming.result()
 
 
-def test_a_single_attempt_to_read_does_not_yield(world: World, client: Remote) -> None:
-    alice, bob, carol = world.actors(3)
+def test_a_single_attempt_to_read_does_not_yield(world, alice, bob, carol, client):
     sides(alice, client)[0].lock()
     write = sides(carol, client)[1]
     carol.start(write.lock)
@@ -233,7 +229,7 @@ def test_a_single_attempt_to_read_does_not_yield(world: World, client: Remote) -
 # ---- asking and forcing ------------------------------------------------------------------------------------------
 
 
-def test_each_side_reports_its_holder(client: Remote, alice: Actor, read: Remote, write: Remote) -> None:
+def test_each_side_reports_its_holder(client, alice, read, write):
     both, number = alice.get(client, "read_write_lock"), alice.number
     assert both.name == read.name == write.name == "orders"
     for held, other in ((write, read), (read, write)):
@@ -245,7 +241,7 @@ def test_each_side_reports_its_holder(client: Remote, alice: Actor, read: Remote
             assert f"held for {'reading' if held is read else 'writing'}" in repr(both)
 
 
-def test_force_unlock_frees_its_own_side_only(read: Remote, write: Remote) -> None:
+def test_force_unlock_frees_its_own_side_only(read, write):
     for held, other in ((read, write), (write, read)):
         held.lock()
         assert other.force_unlock() is False

@@ -1,21 +1,18 @@
 """A client that becomes another one in the same process, as after a restore from a snapshot."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import pytest
 
 from pyredisson import ClientClosedError, LockLostError, OutcomeUnknownError
 from pyredisson._owners import forks
-from tests.worlds.base import KEPT, Actor, Remote
-from tests.worlds.clock import ClockWorld
+from tests.worlds.base import KEPT, Remote
 from tests.worlds.environments import sync_and_async
 
 
 @sync_and_async
-def test_what_was_held_is_lost_and_the_client_goes_on(world: ClockWorld, alice: Actor, bob: Actor) -> None:
-    lost: list[str] = []
+def test_what_was_held_is_lost_and_the_client_goes_on(world, alice, bob):
+    lost = []
     client = world.client(on_lock_lost=lambda name, number: lost.append(name))
     before = client.id
     block = alice.lock(client).hold()
@@ -36,8 +33,7 @@ def test_what_was_held_is_lost_and_the_client_goes_on(world: ClockWorld, alice: 
 
 
 @sync_and_async
-def test_permits_and_multi_locks_are_lost_too(world: ClockWorld, alice: Actor) -> None:
-    client = world.client()
+def test_permits_and_multi_locks_are_lost_too(world, client, alice):
     permits = alice.get(client, "permit_expirable_semaphore", "permits")
     permits.try_set_permits(1)
     several = Remote(client.real.get_multi_lock(client.real.get_lock("a"), client.real.get_lock("b")), alice)
@@ -54,10 +50,8 @@ def test_permits_and_multi_locks_are_lost_too(world: ClockWorld, alice: Actor) -
 
 
 @sync_and_async
-def test_who_waits_is_woken(world: ClockWorld, alice: Actor, bob: Actor) -> None:
-    client = world.client()
+def test_who_waits_is_woken(world, client, alice, bob, theirs):
     alice.lock(world.client()).lock()
-    theirs = bob.lock(client)
     waiting = bob.start(theirs.lock)
     world.until(lambda: world.waiting(theirs) == 1)
     client.renew_identity()
@@ -69,10 +63,8 @@ def test_who_waits_is_woken(world: ClockWorld, alice: Actor, bob: Actor) -> None
 
 @sync_and_async
 @pytest.mark.parametrize("noticed", ["by the watchdog", "by a new connection"])
-def test_a_restored_copy_is_another_client(
-    world: ClockWorld, alice: Actor, monkeypatch: pytest.MonkeyPatch, noticed: str
-) -> None:
-    lost: list[str] = []
+def test_a_restored_copy_is_another_client(world, alice, monkeypatch, noticed):
+    lost = []
     client = world.client(
         lock_watchdog_timeout=0.6 if noticed == "by the watchdog" else 30,
         on_lock_lost=lambda name, _: lost.append(name),
@@ -98,9 +90,7 @@ def test_a_restored_copy_is_another_client(
 
 
 @sync_and_async
-def test_an_origin_that_cannot_be_read_is_no_copy(
-    world: ClockWorld, alice: Actor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_origin_that_cannot_be_read_is_no_copy(world, alice, monkeypatch):
     client = world.client(lock_watchdog_timeout=KEPT)
     before, lock = client.id, alice.lock(client)
     lock.lock()

@@ -8,7 +8,7 @@ import pytest
 
 from pyredisson import ClientClosedError, LockError, LockLostError, Ran, Skipped
 from tests.promises.test_synchronized import decorated
-from tests.worlds.base import Actor, Remote, World
+from tests.worlds.base import Remote, World
 from tests.worlds.environments import each_runtime, in_real_time
 
 
@@ -17,7 +17,7 @@ def run(world: World, client: Remote, name: str = "report", **times: float) -> A
     return Remote(client.real.run_once(name, **times), world.actor())
 
 
-def test_one_runs_it_and_others_skip(world: World) -> None:
+def test_one_runs_it_and_others_skip(world):
     client, other = world.client(), world.client()
     with run(world, client, at_most=60) as mine:
         assert 50 < mine.remaining() < 60
@@ -29,7 +29,7 @@ def test_one_runs_it_and_others_skip(world: World) -> None:
     assert world.redis.everything() == {}
 
 
-def test_nobody_gets_it_until_at_least_is_over(world: World, client: Remote, alice: Actor) -> None:
+def test_nobody_gets_it_until_at_least_is_over(world, client, alice):
     with Remote(client.real.run_once("report", at_most=60, at_least=40), alice) as mine:
         assert mine is not None
     assert world.redis.ttl("report") == pytest.approx(40, abs=5)
@@ -44,7 +44,7 @@ def test_nobody_gets_it_until_at_least_is_over(world: World, client: Remote, ali
 
 
 @each_runtime
-def test_the_time_is_counted_from_its_beginning(world: World, client: Remote) -> None:
+def test_the_time_is_counted_from_its_beginning(world, client):
     with run(world, client, at_most=60, at_least=0.4) as mine:
         assert mine is not None
         world.pass_time(0.5)
@@ -60,14 +60,14 @@ def test_the_time_is_counted_from_its_beginning(world: World, client: Remote) ->
 
 
 @each_runtime
-def test_a_run_that_takes_too_long_is_lost(world: World, client: Remote) -> None:
+def test_a_run_that_takes_too_long_is_lost(world, client):
     with pytest.raises(LockLostError), run(world, client, at_most=0.3) as mine:
         world.until(lambda: mine.lost and not world.redis.everything())
         with run(world, client, at_most=60) as theirs:
             assert theirs is not None
 
 
-def test_who_runs_it_already_skips_it(client: Remote, alice: Actor) -> None:
+def test_who_runs_it_already_skips_it(client, alice):
     with Remote(client.real.run_once("report", at_most=60), alice) as mine:
         assert mine is not None
         with Remote(client.real.run_once("report", at_most=60), alice) as again:
@@ -78,10 +78,10 @@ def test_who_runs_it_already_skips_it(client: Remote, alice: Actor) -> None:
 
 
 @in_real_time
-def test_a_function_says_whether_it_ran(world: World, alice: Actor, bob: Actor) -> None:
+def test_a_function_says_whether_it_ran(world, alice, bob):
     client, other = world.client(), world.client()
 
-    def report(day: str) -> str:
+    def report(day):
         return f"report of {day}"
 
     call = decorated(client, report, "report:{day}", word="run_once", at_most=60, at_least=30)
@@ -99,7 +99,7 @@ def test_a_function_says_whether_it_ran(world: World, alice: Actor, bob: Actor) 
 
 
 @each_runtime
-def test_a_block_is_entered_once_and_of_an_open_client(world: World, client: Remote) -> None:
+def test_a_block_is_entered_once_and_of_an_open_client(world, client):
     block = run(world, client)
     with block:
         pass

@@ -54,10 +54,10 @@ def while_held(lock: Any, other: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_task_neither_joins_another_one_nor_waits_for_it(world: ThreadsWorld, kind: str) -> None:
+def test_a_task_neither_joins_another_one_nor_waits_for_it(world, kind):
     lock = lock_of(world, kind)
 
-    async def other() -> BaseException:
+    async def other():
         assert lock.try_lock(0) is False
         assert lock.acquire(blocking=False) is False
         assert lock.get_hold_count() == 0
@@ -74,8 +74,8 @@ def test_a_task_neither_joins_another_one_nor_waits_for_it(world: ThreadsWorld, 
 
 
 @pytest.mark.parametrize("holding", ["with", "hold"])
-def test_every_method_that_would_wait_for_another_task_raises(lock: Any, holding: str) -> None:
-    async def other() -> None:
+def test_every_method_that_would_wait_for_another_task_raises(lock, holding):
+    async def other():
         for acquire in (
             lock.lock,
             partial(lock.try_lock, 10),
@@ -97,13 +97,10 @@ def test_every_method_that_would_wait_for_another_task_raises(lock: Any, holding
 
 
 @pytest.mark.parametrize(("held", "wanted"), [("write_lock", "read_lock"), ("read_lock", "write_lock")])
-def test_neither_side_of_a_read_write_lock_waits_for_the_other_side_of_another_task(
-    world: ThreadsWorld, held: str, wanted: str
-) -> None:
-    client = world.client()
+def test_neither_side_of_a_read_write_lock_waits_for_the_other_side_of_another_task(client, held, wanted):
     lock = make(client, wanted)
 
-    async def other() -> None:
+    async def other():
         assert lock.try_lock(0) is False
         with pytest.raises(LockError, match=r"pyredisson\.asyncio"):
             lock.lock()
@@ -111,8 +108,8 @@ def test_neither_side_of_a_read_write_lock_waits_for_the_other_side_of_another_t
     while_held(make(client, held), other)
 
 
-def test_a_task_re_enters_its_own_lock(lock: Any) -> None:
-    async def main() -> None:
+def test_a_task_re_enters_its_own_lock(lock):
+    async def main():
         with lock:
             await asyncio.sleep(0)
             with lock, lock.hold(wait_time=0) as lease:
@@ -125,8 +122,8 @@ def test_a_task_re_enters_its_own_lock(lock: Any) -> None:
     asyncio.run(main())
 
 
-def test_the_wrong_task_learns_which_one_holds_the_lock(lock: Any) -> None:
-    async def other() -> str:
+def test_the_wrong_task_learns_which_one_holds_the_lock(lock):
+    async def other():
         with pytest.raises(LockNotOwnedError) as refusal:
             lock.unlock()
         return str(refusal.value)
@@ -137,13 +134,13 @@ def test_the_wrong_task_learns_which_one_holds_the_lock(lock: Any) -> None:
     assert "owner=" in said
 
 
-def test_a_lock_acquired_by_a_task_does_not_belong_to_its_thread(lock: Any) -> None:
+def test_a_lock_acquired_by_a_task_does_not_belong_to_its_thread(lock):
     """Nor the other way round: the thread that runs the loop cannot release while the loop runs."""
 
-    async def take() -> None:
+    async def take():
         assert lock.try_lock(0)
 
-    async def try_it() -> None:
+    async def try_it():
         assert lock.try_lock(0) is False
         with pytest.raises(LockError, match=r"pyredisson\.asyncio"):
             lock.lock(20)
@@ -156,26 +153,24 @@ def test_a_lock_acquired_by_a_task_does_not_belong_to_its_thread(lock: Any) -> N
     assert lock.force_unlock() is True
 
 
-def test_a_callback_of_the_loop_does_not_join_what_a_task_holds(lock: Any) -> None:
-    async def other() -> bool:
-        said: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+def test_a_callback_of_the_loop_does_not_join_what_a_task_holds(lock):
+    async def other():
+        said = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_soon(lambda: said.set_result(lock.try_lock(0)))
         return await asyncio.wait_for(said, PATIENCE)
 
     assert while_held(lock, other) is False
 
 
-def test_a_task_that_ends_while_it_holds_keeps_the_lock_no_longer_than_its_lease(
-    world: ThreadsWorld, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_task_that_ends_while_it_holds_keeps_the_lock_no_longer_than_its_lease(world, caplog):
     lock = lock_of(world, "lock", lock_watchdog_timeout=1.5)
 
-    async def main() -> None:
+    async def main():
         await asyncio.create_task(take(), name="careless")
         while lock.is_locked():  # noqa: ASYNC110 - the server is what is asked
             await asyncio.sleep(0.01)
 
-    async def take() -> None:
+    async def take():
         lock.lock()
 
     with caplog.at_level(logging.WARNING):
@@ -194,18 +189,16 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     ("kind", "elsewhere"),
     [("lock", False), ("token_lock", False), ("multi_lock", False), ("red_lock", False), ("lock", True)],
 )
-def test_blocking_an_event_loop_is_logged_after_a_second(
-    world: ThreadsWorld, kind: str, elsewhere: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_blocking_an_event_loop_is_logged_after_a_second(world, kind, elsewhere, caplog):
     lock, other = lock_of(world, kind), world.actor()
     theirs = lock_of(world, kind) if elsewhere else lock
     other.do(theirs.lock)
 
-    def release() -> None:
+    def release():
         world.until(lambda: warnings_of(caplog))
         theirs.unlock()
 
-    async def main() -> None:
+    async def main():
         releasing = other.start(release)
         assert lock.try_lock(30)
         releasing.result()
@@ -219,12 +212,10 @@ def test_blocking_an_event_loop_is_logged_after_a_second(
 
 
 @pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore", "count_down_latch"])
-def test_the_log_of_a_blocked_event_loop_names_the_semaphore_or_latch(
-    world: ThreadsWorld, kind: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_log_of_a_blocked_event_loop_names_the_semaphore_or_latch(world, kind, caplog):
     waits = make(world.client(), kind, "seats")
 
-    async def main() -> object:
+    async def main():
         if kind == "count_down_latch":
             waits.try_set_count(1)
             return waits.wait(1.3)
@@ -236,12 +227,10 @@ def test_the_log_of_a_blocked_event_loop_names_the_semaphore_or_latch(
     assert "'seats'" in warning.getMessage()
 
 
-def test_a_short_wait_and_that_of_a_thread_without_a_loop_are_not_logged(
-    world: ThreadsWorld, lock: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_short_wait_and_that_of_a_thread_without_a_loop_are_not_logged(world, lock, caplog):
     holder = world.actor()
 
-    async def main() -> None:
+    async def main():
         for _ in range(5):
             holder.do(lock.lock)
             leaving = holder.start(lock.unlock)
@@ -255,10 +244,10 @@ def test_a_short_wait_and_that_of_a_thread_without_a_loop_are_not_logged(
     assert warnings_of(caplog) == []
 
 
-def test_a_thread_waits_for_a_task_of_another_threads_loop(world: ThreadsWorld, lock: Any) -> None:
+def test_a_thread_waits_for_a_task_of_another_threads_loop(world, lock):
     waiter = world.actor()
 
-    async def other() -> Any:
+    async def other():
         waiting = waiter.start(lock.try_lock, PATIENCE)
         while world.waiting(lock) == 0:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.005)

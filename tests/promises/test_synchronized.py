@@ -14,7 +14,7 @@ import pytest
 
 import pyredisson
 from pyredisson import ClientClosedError, LockLostError, LockTimeoutError, Skipped
-from tests.worlds.base import Actor, Remote, World
+from tests.worlds.base import Remote, World
 from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
 
 
@@ -45,7 +45,7 @@ class Order:
         self.id = number
 
 
-def test_it_runs_under_the_lock_of_its_arguments(world: World, client: Remote, alice: Actor) -> None:
+def test_it_runs_under_the_lock_of_its_arguments(world, client, alice):
 
     def ship(order_id: int, *, fast: bool = False) -> list[str]:
         """Send it."""
@@ -74,7 +74,7 @@ def test_it_runs_under_the_lock_of_its_arguments(world: World, client: Remote, a
         ("{a:03d}-{b!r:>{a}}", "001-'two'"),
     ],
 )
-def test_names(world: World, client: Remote, key: str, expected: str) -> None:
+def test_names(world, client, key, expected):
 
     def function(a: int, b: str = "two", c: Any = None, *more: str, **named: str) -> list[str]:
         return names_held(world)
@@ -84,7 +84,7 @@ def test_names(world: World, client: Remote, key: str, expected: str) -> None:
 
 
 @sync_and_async
-def test_methods(world: World, client: Remote, alice: Actor) -> None:
+def test_methods(world, client, alice):
 
     class Account(Order):
         pay = decorated(client, lambda self, amount: (names_held(world), amount), "account:{self.id}")
@@ -94,9 +94,7 @@ def test_methods(world: World, client: Remote, alice: Actor) -> None:
     assert alice.do(Account.audit) == ["Account"]
 
 
-def test_calls_with_one_key_exclude_each_other_and_others_do_not(world: World) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
+def test_calls_with_one_key_exclude_each_other_and_others_do_not(world, client, alice, bob):
     called: list[int] = []
     call = decorated(client, lambda x: called.append(x), "o:{x}")
     lock = alice.lock(client, "o:1")
@@ -112,8 +110,7 @@ def test_calls_with_one_key_exclude_each_other_and_others_do_not(world: World) -
 
 
 @pytest.mark.parametrize("wait", [0, 0.05, timedelta(milliseconds=50)])
-def test_it_is_not_called_if_the_lock_is_not_acquired(world: World, client: Remote, wait: float | timedelta) -> None:
-    alice, bob = world.actors(2)
+def test_it_is_not_called_if_the_lock_is_not_acquired(alice, bob, client, wait):
     call = decorated(client, lambda x: pytest.fail("it was called"), "o:{x}", wait_time=wait)
     alice.lock(client, "o:1").lock()
     with pytest.raises(LockTimeoutError):
@@ -121,7 +118,7 @@ def test_it_is_not_called_if_the_lock_is_not_acquired(world: World, client: Remo
 
 
 @each_runtime
-def test_its_lease_and_its_errors(world: World, client: Remote, alice: Actor) -> None:
+def test_its_lease_and_its_errors(world, client, alice):
     seen: list[float | None] = []
 
     def body(name: str) -> None:
@@ -145,7 +142,7 @@ def test_its_lease_and_its_errors(world: World, client: Remote, alice: Actor) ->
 
 @each_runtime
 @pytest.mark.parametrize("template", ["o:{x.id}", "o:{x[id]}", "o:{x[7]}", "o:{x:d}"])
-def test_an_argument_that_lacks_what_the_name_needs_is_reported_with_the_template(world: World, template: str) -> None:
+def test_an_argument_that_lacks_what_the_name_needs_is_reported_with_the_template(world, template):
     client, actor = world.client(), world.actor()
     with pytest.raises(ValueError, match=f"{re.escape(repr(template))} for this call of .*<lambda>") as refusal:
         actor.do(decorated(client, lambda x: None, template), "a")
@@ -169,7 +166,7 @@ def test_an_argument_that_lacks_what_the_name_needs_is_reported_with_the_templat
         (None, TypeError, "str"),
     ],
 )
-def test_a_wrong_key_is_said_on_decorating(client: Remote, key: Any, error: type[Exception], says: str) -> None:
+def test_a_wrong_key_is_said_on_decorating(client, key, error, says):
     with pytest.raises(error, match=says):
         decorated(client, lambda x: None, key)
 
@@ -195,20 +192,20 @@ NO_FUNCTIONS = [_generator, _async_generator, staticmethod(_plain), classmethod(
 
 @sync_and_async
 @pytest.mark.parametrize("what", NO_FUNCTIONS, ids=lambda what: getattr(what, "__name__", type(what).__name__))
-def test_an_object_that_is_no_function_is_refused_on_decorating(client: Remote, what: Any) -> None:
+def test_an_object_that_is_no_function_is_refused_on_decorating(client, what):
     with pytest.raises(TypeError):
         client.real.synchronized("{x}")(what)
 
 
 @sync_and_async
-def test_a_function_of_the_other_form_is_refused(client: Remote) -> None:
+def test_a_function_of_the_other_form_is_refused(client):
     function, text = (_coroutine, "is a coroutine") if is_for_threads(client) else (_plain, "is not a coroutine")
     with pytest.raises(TypeError, match=f"{text} function"):
         client.real.synchronized("{x}")(function)
 
 
 @asyncio_only
-def test_a_call_that_is_cancelled_frees_the_lock(world: World, client: Remote) -> None:
+def test_a_call_that_is_cancelled_frees_the_lock(world, client):
 
     @client.real.synchronized("o:{x}")
     async def forever(x: int) -> None:
@@ -221,7 +218,7 @@ def test_a_call_that_is_cancelled_frees_the_lock(world: World, client: Remote) -
 
 
 @each_runtime
-def test_after_close(world: World, client: Remote) -> None:
+def test_after_close(world, client):
     call = decorated(client, lambda x: None, "{x}")
     client.close()
     with pytest.raises(ClientClosedError):
@@ -232,7 +229,7 @@ def test_after_close(world: World, client: Remote) -> None:
 
 @sync_and_async
 @pytest.mark.parametrize("kind", ["lock", "fair", "fenced", "spin", "token"])
-def test_a_busy_lock_of_any_kind_is_skipped_or_an_error(kind: str, client: Remote, alice: Actor, bob: Actor) -> None:
+def test_a_busy_lock_of_any_kind_is_skipped_or_an_error(kind, client, alice, bob):
     held = alice.get(client, "lock" if kind == "lock" else f"{kind}_lock")
     skips = decorated(client, lambda: 7, "orders", kind=kind, when_busy="skip")
     raises = decorated(client, lambda: 7, "orders", kind=kind, when_busy="raise")

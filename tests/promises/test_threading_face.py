@@ -8,7 +8,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime, sync_and_async
 
 BLOCKING = [True, False, 1, 0, 2, None, "yes", [], 1.5]
@@ -33,7 +32,7 @@ def outcome(acquire: Callable[..., object], args: tuple[Any, ...], kwargs: dict[
 
 
 @sync_and_async
-def test_acquire_accepts_the_arguments_of_threadings(client: Remote, alice: Actor, bob: Actor) -> None:
+def test_acquire_accepts_the_arguments_of_threadings(client, alice, bob):
     alice.lock(client, "held").lock()
     theirs, held = bob.lock(client, "held"), threading.Lock()
     held.acquire()
@@ -52,7 +51,7 @@ def waits_for_ever(blocking: Any = True, timeout: Any = -1) -> bool:
 
 
 @each_runtime
-def test_the_state_can_be_printed(world: World, client: Remote, alice: Actor, bob: Actor, mine: Remote) -> None:
+def test_the_state_can_be_printed(world, client, alice, bob, mine):
     assert repr(mine) == "<Lock 'orders'>"
     mine.lock()
     mine.lock()

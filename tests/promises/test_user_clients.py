@@ -13,7 +13,7 @@ from redis.retry import Retry
 
 from pyredisson import LockLostError
 from tests.servers import HOST
-from tests.worlds.base import KEPT, Actor
+from tests.worlds.base import KEPT
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import in_real_time, sync_and_async
 from tests.worlds.store import CHANNEL
@@ -72,26 +72,26 @@ def everything_works(world: ClockWorld, users: Any, *, renewal: bool = False) ->
 
 @sync_and_async
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_the_lock_works_over_a_client_with_these_settings(world: ClockWorld, settings: str) -> None:
+def test_the_lock_works_over_a_client_with_these_settings(world, settings):
     everything_works(world, world.redis_client(**SETTINGS[settings]))
 
 
 @in_real_time
 @pytest.mark.parametrize("decoded", [False, True], ids=["bytes", "decoded"])
-def test_the_lock_works_over_any_server_and_fake(world: ClockWorld, decoded: bool) -> None:
+def test_the_lock_works_over_any_server_and_fake(world, decoded):
     everything_works(world, world.redis_client(decode_responses=decoded), renewal=decoded)
 
 
 @sync_and_async
 @pytest.mark.parametrize("decoded", [False, True], ids=["bytes", "decoded"])
 @pytest.mark.parametrize("protocol", [2, 3])
-def test_the_lock_works_over_connections_of_another_class(world: ClockWorld, protocol: int, decoded: bool) -> None:
+def test_the_lock_works_over_connections_of_another_class(world, protocol, decoded):
     everything_works(world, tunnelled(world, protocol=protocol, decode_responses=decoded), renewal=decoded)
 
 
 @sync_and_async
 @pytest.mark.parametrize("parser", ["_RESP2Parser", "_RESP3Parser", "_HiredisParser"])
-def test_the_lock_works_with_any_parser_of_redis_pys(world: ClockWorld, parser: str) -> None:
+def test_the_lock_works_with_any_parser_of_redis_pys(world, parser):
     if world.runtime != "threads":
         parser = parser.replace("_", "_Async", 1)
     settings = {"parser_class": getattr(redis._parsers, parser), "protocol": 2 if "2" in parser else 3}
@@ -101,7 +101,7 @@ def test_the_lock_works_with_any_parser_of_redis_pys(world: ClockWorld, parser: 
 
 
 @sync_and_async
-def test_a_pool_of_one_connection_is_waited_for(world: ClockWorld) -> None:
+def test_a_pool_of_one_connection_is_waited_for(world):
     kind = redis.BlockingConnectionPool if world.runtime == "threads" else redis.asyncio.BlockingConnectionPool
     users = over(world, kind(host=HOST, port=world.port, max_connections=1, timeout=5))
     everything_works(world, users)
@@ -114,7 +114,7 @@ def test_a_pool_of_one_connection_is_waited_for(world: ClockWorld) -> None:
 
 
 @sync_and_async
-def test_the_watchdog_does_not_wait_for_the_users_connections(world: ClockWorld, alice: Actor, bob: Actor) -> None:
+def test_the_watchdog_does_not_wait_for_the_users_connections(world, alice, bob):
     kind = redis.BlockingConnectionPool if world.runtime == "threads" else redis.asyncio.BlockingConnectionPool
     users = over(world, kind(host=HOST, port=world.port, max_connections=1, timeout=5))
     client = world.client(redis=users, lock_watchdog_timeout=KEPT)
@@ -130,7 +130,7 @@ def test_the_watchdog_does_not_wait_for_the_users_connections(world: ClockWorld,
 
 
 @sync_and_async
-def test_the_users_own_commands_are_not_disturbed(world: ClockWorld, alice: Actor, bob: Actor) -> None:
+def test_the_users_own_commands_are_not_disturbed(world, alice, bob):
     users = tunnelled(world, decode_responses=True)
     client = world.client(redis=users)
     mine, theirs = alice.lock(client), bob.lock(client)
@@ -146,7 +146,7 @@ def test_the_users_own_commands_are_not_disturbed(world: ClockWorld, alice: Acto
 
 
 @sync_and_async
-def test_a_client_of_the_other_form_is_refused(world: ClockWorld) -> None:
+def test_a_client_of_the_other_form_is_refused(world):
     other = redis.asyncio.Redis() if world.runtime == "threads" else redis.Redis()
     for wrong in (other, "redis://localhost", 5):
         with pytest.raises(TypeError):

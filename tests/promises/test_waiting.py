@@ -14,7 +14,6 @@ from pyredisson import ClientClosedError, LockLostError
 from pyredisson._core.runtime import run
 from tests.promises.kinds import ended, handle, rival, wait
 from tests.worlds.base import Actor, Remote, World
-from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import each_runtime, each_server, interruptible
 from tests.worlds.store import CHANNEL
 
@@ -96,7 +95,7 @@ class Waiter:
 
 
 @each_kind
-def test_a_waiter_goes_on_when_it_is_notified_and_listens_no_longer(world: World, kind: str) -> None:
+def test_a_waiter_goes_on_when_it_is_notified_and_listens_no_longer(world, kind):
     held, waiter = occupied(world.actor(), world.client(), kind), Waiter(world, kind, max_wait_without_check=60)
     waiting = waiter.start()
     assert "1 waiting here" in repr(waiter.handle)
@@ -108,7 +107,7 @@ def test_a_waiter_goes_on_when_it_is_notified_and_listens_no_longer(world: World
 
 
 @each_kind
-def test_a_wait_ends_in_time_and_leaves_nothing(world: World, kind: str) -> None:
+def test_a_wait_ends_in_time_and_leaves_nothing(world, kind):
     held, waiter = occupied(world.actor(), world.client(), kind), Waiter(world, kind)
     before = contents(world)
     for seconds in (0, 0.3):
@@ -124,7 +123,7 @@ def test_a_wait_ends_in_time_and_leaves_nothing(world: World, kind: str) -> None
 
 
 @each_kind
-def test_a_message_is_no_promise(world: World, kind: str) -> None:
+def test_a_message_is_no_promise(world, kind):
     held, waiter = occupied(world.actor(), world.client(), kind), Waiter(world, kind)
     waiting = waiter.start()
     for payload in ("0", "1", "-7", "hello", "", "99999999999999999999"):
@@ -137,7 +136,7 @@ def test_a_message_is_no_promise(world: World, kind: str) -> None:
 
 @pytest.mark.unheard
 @each_kind
-def test_waiters_go_on_without_a_message(world: World, kind: str) -> None:
+def test_waiters_go_on_without_a_message(world, kind):
     """A message may be lost. The first to check lets the others of its client know, where it leaves something."""
     occupied(world.actor(), world.client(), kind)
     client = world.client(max_wait_without_check=0.5)
@@ -154,7 +153,7 @@ def test_waiters_go_on_without_a_message(world: World, kind: str) -> None:
 
 @each_server
 @each_kind
-def test_a_waiter_survives_the_loss_of_its_subscription(world: World, kind: str) -> None:
+def test_a_waiter_survives_the_loss_of_its_subscription(world, kind):
     """What was published while no client listened is made up for by looking again after each reconnect."""
     occupied(world.actor(), world.client(), kind)
     waiter = Waiter(world, kind, max_wait_without_check=60)
@@ -184,7 +183,7 @@ CALLS: dict[str, Callable[[Remote], Callable[[], object]]] = {
         ("event", "wait"),
     ],
 )
-def test_an_interrupted_waiter_leaves_nothing_behind(world: World, kind: str, call: str) -> None:
+def test_an_interrupted_waiter_leaves_nothing_behind(world, kind, call):
     held, me = occupied(world.actor(), world.client(), kind), Waiter(world, kind, world.interruptible())
     before = contents(world)
     error = me.actor.interrupted(CALLS[call](me.handle), once=me.listens)
@@ -197,7 +196,7 @@ def test_an_interrupted_waiter_leaves_nothing_behind(world: World, kind: str, ca
 
 
 @each_kind
-def test_a_waiter_of_a_client_that_is_closed_is_woken(world: World, kind: str) -> None:
+def test_a_waiter_of_a_client_that_is_closed_is_woken(world, kind):
     occupied(world.actor(), world.client(), kind)
     waiter = Waiter(world, kind)
     waiting = waiter.start()
@@ -209,9 +208,7 @@ def test_a_waiter_of_a_client_that_is_closed_is_woken(world: World, kind: str) -
 
 
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "token_lock", "write_lock"])
-def test_a_waiter_acquires_when_the_lease_expires_without_a_message(
-    world: World, alice: Actor, bob: Actor, kind: str
-) -> None:
+def test_a_waiter_acquires_when_the_lease_expires_without_a_message(world, alice, bob, kind):
     mine, theirs = handle(alice, world.client(), kind), handle(bob, world.client(), kind)
     said = world.messages(CHANNEL)
     began = world.now()
@@ -226,7 +223,7 @@ def test_a_waiter_acquires_when_the_lease_expires_without_a_message(
 
 @each_server
 @pytest.mark.parametrize("kind", ["lock", "fair_lock"])
-def test_waiting_asks_nothing(world: ClockWorld, client: Remote, kind: str) -> None:
+def test_waiting_asks_nothing(world, client, kind):
     alice, *others = world.actors(11)
     mine = alice.get(client, kind)
     mine.lock(60)
@@ -237,7 +234,7 @@ def test_waiting_asks_nothing(world: ClockWorld, client: Remote, kind: str) -> N
 
 
 @pytest.mark.parametrize("ttl", [30, None], ids=["lease", "no-ttl"])
-def test_a_lock_of_redissons_is_waited_for(world: World, ttl: int | None, bob: Actor) -> None:
+def test_a_lock_of_redissons_is_waited_for(world, ttl, bob):
     world.redis.command("HSET", "orders", "8743c9c0-0795-4907-87fd-6c719a6b4586:7", "1")
     if ttl is not None:
         world.redis.expire("orders", ttl)
@@ -252,7 +249,7 @@ def test_a_lock_of_redissons_is_waited_for(world: World, ttl: int | None, bob: A
 
 
 @interruptible
-def test_an_interrupted_waiter_that_was_rung_passes_it_on(world: World) -> None:
+def test_an_interrupted_waiter_that_was_rung_passes_it_on(world):
     """Interrupted at the very moment of the release: somebody gets the lock, and soon."""
     client = world.client(max_wait_without_check=60)
     alice, bob, me = world.actor(), world.actor(), world.interruptible()
@@ -261,7 +258,7 @@ def test_an_interrupted_waiter_that_was_rung_passes_it_on(world: World) -> None:
         theirs.lock(120)
         waiting = []
 
-        def once(waiting: list = waiting) -> bool:
+        def once(waiting=waiting):
             if world.waiting(theirs) == 1:  # I am the first, and shall be notified.
                 waiting.append(bob.start(others.lock))
                 world.until(lambda: world.waiting(theirs) == 2)
@@ -277,7 +274,7 @@ def test_an_interrupted_waiter_that_was_rung_passes_it_on(world: World) -> None:
 
 
 @each_runtime
-def test_a_wait_can_begin_again_at_once(world: World, alice: Actor, bob: Actor) -> None:
+def test_a_wait_can_begin_again_at_once(world, alice, bob):
     """Where a subscription is being given up, the next waiter must not be forgotten."""
     client = world.client(max_wait_without_check=60)
     mine, theirs = alice.lock(world.client()), bob.lock(client)
@@ -294,7 +291,7 @@ def test_a_wait_can_begin_again_at_once(world: World, alice: Actor, bob: Actor) 
 
 @each_server
 @pytest.mark.parametrize(("kind", "crowd"), [(LATCH, 1000), ("event", 50)])
-def test_one_request_serves_all_waiters(world: ClockWorld, kind: str, crowd: int) -> None:
+def test_one_request_serves_all_waiters(world, kind, crowd):
     held = occupied(world.actor(), world.client(), kind)
     client = world.client(max_wait_without_check=60, timeout=30)  # They all connect at once.
     theirs = handle(world.actor(), client, kind)
@@ -310,7 +307,7 @@ def test_one_request_serves_all_waiters(world: ClockWorld, kind: str, crowd: int
 
 
 @each_server
-def test_a_crowd_is_served_with_few_commands(world: ClockWorld) -> None:
+def test_a_crowd_is_served_with_few_commands(world):
     """A thousand tasks, or two hundred threads, on one permit: an attempt each, then one for each hand-over."""
     crowd = 200 if world.runtime == "threads" else 1000
     client = world.client(max_wait_without_check=60, timeout=30)  # They all connect at once.
@@ -319,14 +316,14 @@ def test_a_crowd_is_served_with_few_commands(world: ClockWorld) -> None:
     semaphore = Remote(handle, boss)
     semaphore.try_set_permits(0)
     actors = world.actors(crowd)
-    served: list[int] = []
+    served = []
 
-    async def use(number: int) -> None:
+    async def use(number):
         assert await ended(handle.acquire())
         served.append(number)
         await ended(handle.release())
 
-    def using(number: int) -> Callable[[], Any]:
+    def using(number):
         return partial(use, number) if world.runtime == "asyncio" else lambda: run(use(number))
 
     pendings = [actor.start(using(number)) for number, actor in enumerate(actors)]

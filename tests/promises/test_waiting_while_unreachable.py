@@ -62,7 +62,7 @@ KINDS += ["semaphore", "permit_expirable_semaphore", "count_down_latch"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_waiter_acquires_once_the_server_is_reachable(world: World, outage: Callable[..., Outage], kind: str) -> None:
+def test_a_waiter_acquires_once_the_server_is_reachable(world, outage, kind):
     if "semaphore" in kind:
         world.redis.command("SET", "orders", "1")
     away = outage()
@@ -75,9 +75,7 @@ def test_a_waiter_acquires_once_the_server_is_reachable(world: World, outage: Ca
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_when_the_wait_time_ends_the_connection_error_is_raised(
-    world: World, outage: Callable[..., Outage], kind: str
-) -> None:
+def test_when_the_wait_time_ends_the_connection_error_is_raised(world, outage, kind):
     away = outage()
     actor, client = world.actor(), away.client(wait_while_unreachable=True, timeout=1.0)
     began = world.now()
@@ -91,8 +89,8 @@ def test_when_the_wait_time_ends_the_connection_error_is_raised(
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "count_down_latch"])
-def test_listeners_hear_why_an_acquire_failed(world: World, outage: Callable[..., Outage], kind: str) -> None:
-    happened: list[events.Event] = []
+def test_listeners_hear_why_an_acquire_failed(world, outage, kind):
+    happened = []
     away = outage()
     actor, client = world.actor(), away.client(timeout=0.5, quorum_retry_timeout=0.5, listeners=(happened.append,))
     with pytest.raises((*AWAY, LockError)) as error:
@@ -107,9 +105,7 @@ def test_listeners_hear_why_an_acquire_failed(world: World, outage: Callable[...
     ("silent", "timeout", "wait_time"), [(True, 0.6, 0.2), (False, 20.0, 0)], ids=["late answer", "one attempt"]
 )
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_request_that_fails_raises_when_the_wait_is_over(
-    world: World, outage: Callable[..., Outage], kind: str, silent: bool, timeout: float, wait_time: float
-) -> None:
+def test_one_request_that_fails_raises_when_the_wait_is_over(world, outage, kind, silent, timeout, wait_time):
     away = outage(silent=silent)
     actor, client = world.actor(), away.client(wait_while_unreachable=True, timeout=timeout)
     with pytest.raises((*AWAY, LockError)):
@@ -117,7 +113,7 @@ def test_one_request_that_fails_raises_when_the_wait_is_over(
     away.end()
 
 
-def test_a_lock_call_without_a_limit_waits_through_a_long_outage(world: World, outage: Callable[..., Outage]) -> None:
+def test_a_lock_call_without_a_limit_waits_through_a_long_outage(world, outage):
     away = outage()
     mine = world.actor().lock(away.client(wait_while_unreachable=True, timeout=0.5))
     taking = mine._actor.start(mine.lock)
@@ -128,7 +124,7 @@ def test_a_lock_call_without_a_limit_waits_through_a_long_outage(world: World, o
     assert mine.get_hold_count() == 1
 
 
-def test_without_it_the_first_contact_raises(world: World, outage: Callable[..., Outage]) -> None:
+def test_without_it_the_first_contact_raises(world, outage):
     away = outage()
     mine = world.actor().lock(away.client(timeout=20.0))
     with pytest.raises((*AWAY, LockError)):

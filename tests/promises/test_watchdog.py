@@ -1,16 +1,12 @@
 """What is held without a lease is kept alive: as long as its owner lives, and not a moment longer."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest
 
 from pyredisson import events
 from tests.promises.kinds import handle, rival
-from tests.proxy import Proxy
-from tests.worlds.base import KEPT, Actor, World
-from tests.worlds.clock import ClockWorld
+from tests.worlds.base import KEPT
 from tests.worlds.environments import asyncio_only, each_runtime, in_virtual_time, sync_and_async
 
 #: A watchdog's timeout, of which two thirds can be waited for, while a busy machine may lose one of them.
@@ -20,7 +16,7 @@ SIDES = ["read_lock", "write_lock"]
 
 @each_runtime
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "multi_lock", *SIDES])
-def test_a_lock_without_a_lease_is_kept_alive(world: World, kind: str, alice: Actor, bob: Actor) -> None:
+def test_a_lock_without_a_lease_is_kept_alive(world, kind, alice, bob):
     client = world.client(lock_watchdog_timeout=KEPT)
     mine, theirs = handle(alice, client, kind), rival(bob, client, kind)
     mine.lock()
@@ -38,10 +34,10 @@ def test_a_lock_without_a_lease_is_kept_alive(world: World, kind: str, alice: Ac
 
 @in_virtual_time
 @pytest.mark.parametrize("kind", ["lock", "permit_expirable_semaphore"])
-def test_renewals_go_in_batches(world: World, kind: str) -> None:
+def test_renewals_go_in_batches(world, kind):
     permits = {} if kind == "lock" else {"permits": 1}
     for size, requests in ((None, 1), (10, 3)):
-        rounds: list[events.Event] = []
+        rounds = []
         config = {} if size is None else {"lock_watchdog_batch_size": size}
         client = world.client(lock_watchdog_timeout=3, listeners=(rounds.append,), **config)
         alice = world.actor()
@@ -54,8 +50,8 @@ def test_renewals_go_in_batches(world: World, kind: str) -> None:
 
 
 @sync_and_async
-def test_a_renewal_without_an_answer_is_repeated_within_the_lease(world: ClockWorld, proxy: Proxy) -> None:
-    heard: list[object] = []
+def test_a_renewal_without_an_answer_is_repeated_within_the_lease(world, proxy):
+    heard = []
     client = world.through(proxy.port, lock_watchdog_timeout=3.9, listeners=(heard.append,))
     mine = world.actor().lock(client)
     mine.lock()
@@ -72,12 +68,9 @@ def test_a_renewal_without_an_answer_is_repeated_within_the_lease(world: ClockWo
 
 @each_runtime
 @pytest.mark.parametrize("kind", ["lock", "multi_lock"])
-def test_a_lock_whose_holder_ended_is_free_within_one_lease(
-    world: World, caplog: pytest.LogCaptureFixture, kind: str
-) -> None:
+def test_a_lock_whose_holder_ended_is_free_within_one_lease(world, alice, bob, caplog, kind):
     happened = []
     client = world.client(lock_watchdog_timeout=1.8, listeners=(happened.append,))
-    alice, bob = world.actors(2)
     mine, theirs = handle(alice, client, kind), handle(bob, client, kind)
     mine.lock()
     owner = f"{client.id}:{alice.number}"
@@ -98,10 +91,9 @@ def test_a_lock_whose_holder_ended_is_free_within_one_lease(
 
 
 @asyncio_only
-def test_a_holder_that_ended_is_logged_with_a_hint_at_wait_for(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_holder_that_ended_is_logged_with_a_hint_at_wait_for(world, alice, bob, caplog):
     """Before Python 3.12 ``asyncio.wait_for`` takes the lock in a task of its own, which then ends."""
     client = world.client(lock_watchdog_timeout=1.2)
-    alice, bob = world.actors(2)
     alice.lock(client).lock()
     with caplog.at_level(logging.WARNING, logger="pyredisson"):
         alice.end()

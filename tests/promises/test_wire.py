@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_server
 from tests.worlds.store import CHANNEL
 
@@ -61,12 +60,12 @@ STATES = [
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.kind)
-def test_what_calls_store_and_publish(world: World, client: Remote, alice: Actor, state: Stored) -> None:
+def test_what_calls_store_and_publish(world, client, alice, state):
     """The first example state of the protocol's appendix, and what follows from it."""
     me, mine = f"{client.id}:{alice.number}", alice.get(client, state.kind)
     published = world.messages(state.channel)
 
-    def stored() -> dict[str, tuple[str, Any]]:
+    def stored():
         """All but our record of an owner's last request, which stands for a minute."""
         everything = world.redis.everything()
         assert all(50 < world.redis.ttl(key) <= 60 for key in everything if key.startswith("pyredisson_done:"))
@@ -91,7 +90,7 @@ def test_what_calls_store_and_publish(world: World, client: Remote, alice: Actor
     assert all(world.redis.ttl(key) == math.inf for key in state.left)
 
 
-def test_the_state_names_each_owner_and_its_count(world: World, mine: Remote) -> None:
+def test_the_state_names_each_owner_and_its_count(world, mine):
     """What Redisson says of its own holds is what it would say of ours."""
     world.redis.command("HSET", "orders", STRANGER, "2")
     assert mine.is_locked()
@@ -100,9 +99,7 @@ def test_the_state_names_each_owner_and_its_count(world: World, mine: Remote) ->
     assert mine.get_hold_count() == 0
 
 
-def test_queries_return_the_stored_state(
-    world: World, client: Remote, alice: Actor, bob: Actor, mine: Remote, theirs: Remote
-) -> None:
+def test_queries_return_the_stored_state(world, client, alice, bob, mine, theirs):
     world.redis.command("HSET", "orders", f"{client.id}:{alice.number}", "3")
     world.redis.expire("orders", 20)
     assert mine.get_hold_count() == 3
@@ -112,9 +109,7 @@ def test_queries_return_the_stored_state(
     assert 15 < mine.remain_time_to_live() <= 20
 
 
-def test_an_owner_catches_up_with_the_epoch_that_is_stored_for_it(
-    world: World, client: Remote, alice: Actor, mine: Remote
-) -> None:
+def test_an_owner_catches_up_with_the_epoch_that_is_stored_for_it(world, client, alice, mine):
     """The one key of our own: it stands for a minute after a reply was lost, and bars the copies sent before."""
     epoch = f"pyredisson_epoch:{{orders}}:{client.id}:{alice.number}"
     for number, call in enumerate((mine.lock, mine.lock, mine.unlock, mine.unlock, mine.force_unlock)):
@@ -126,7 +121,7 @@ def test_an_owner_catches_up_with_the_epoch_that_is_stored_for_it(
 
 
 @each_server
-def test_what_a_lock_costs_the_server_that_nobody_waits_for(world: World, mine: Remote) -> None:
+def test_what_a_lock_costs_the_server_that_nobody_waits_for(world, mine):
     mine.lock()
     mine.unlock()
     needed = ("exists", "hincrby", "pexpire", "hget", "publish", "del")
@@ -152,7 +147,7 @@ def test_what_a_lock_costs_the_server_that_nobody_waits_for(world: World, mine: 
     assert [after[0] - before[0], after[1] - before[1]] == [7, 0]
 
 
-def test_a_server_that_forgot_its_scripts_gets_them_again(world: World, mine: Remote) -> None:
+def test_a_server_that_forgot_its_scripts_gets_them_again(world, mine):
     for call in (mine.lock, mine.lock, mine.unlock, mine.unlock, mine.lock, mine.force_unlock):
         world.redis.command("SCRIPT", "FLUSH")
         call()

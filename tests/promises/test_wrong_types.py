@@ -61,7 +61,7 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize(("kind", "stored"), FOREIGN)
-def test_the_error_says_what_the_key_holds(world: World, kind: str, stored: str) -> None:
+def test_the_error_says_what_the_key_holds(world, kind, stored):
     used = handle(world.actor(), world.client(), kind)
     world.redis.command(*STORED[stored])
     before = world.redis.command("TYPE", "orders")
@@ -76,7 +76,7 @@ def test_the_error_says_what_the_key_holds(world: World, kind: str, stored: str)
     assert world.redis.command("TYPE", "orders") == before
 
 
-def test_an_unlock_says_so_too(world: World, mine: Remote) -> None:
+def test_an_unlock_says_so_too(world, mine):
     mine.lock()
     world.redis.delete("orders")
     world.redis.command("SET", "orders", "something")
@@ -84,7 +84,7 @@ def test_an_unlock_says_so_too(world: World, mine: Remote) -> None:
         mine.unlock()
 
 
-def test_an_auxiliary_key_of_the_wrong_type_is_named_in_the_error(world: World) -> None:
+def test_an_auxiliary_key_of_the_wrong_type_is_named_in_the_error(world):
     mine = world.actor().get(world.client(), "fenced_lock")
     world.redis.command("RPUSH", "redisson_lock_token:{orders}", "one")
     with pytest.raises(LockError, match="a key that belongs to 'orders'"):
@@ -117,8 +117,7 @@ def taken(actor: Actor, client: Remote, kind: str) -> Remote:
 
 @each_runtime
 @pytest.mark.parametrize("kind", LISTED)
-def test_a_list_of_waiters_of_the_wrong_type_is_named_in_the_error(world: World, kind: str) -> None:
-    alice, bob = world.actors(2)
+def test_a_list_of_waiters_of_the_wrong_type_is_named_in_the_error(world, alice, bob, kind):
     held = taken(alice, world.client(), kind)
     world.redis.command("SET", WAITING, "something")
     with pytest.raises(LockError, match=f"the key '{WAITING}' holds a string") as error:
@@ -131,8 +130,7 @@ def test_a_list_of_waiters_of_the_wrong_type_is_named_in_the_error(world: World,
 
 
 @pytest.mark.parametrize("kind", LISTED)
-def test_members_of_the_list_of_waiters_that_are_no_clients_are_dropped(world: World, kind: str) -> None:
-    alice, bob = world.actors(2)
+def test_members_of_the_list_of_waiters_that_are_no_clients_are_dropped(world, alice, bob, kind):
     held = taken(alice, world.client(), kind)
     waiting = bob.start(handle(bob, world.client(), kind).hold(wait_time=9).enter)
     world.until(lambda: world.redis.command("ZCOUNT", WAITING, "2", "+inf") == 2)  # It waits, and is an observer.
@@ -155,7 +153,7 @@ def times_out(used: Any) -> str:
 
 
 @pytest.mark.parametrize("kind", [*HASHES, "token_lock"])
-def test_a_timeout_says_that_the_key_never_expires(world: World, kind: str) -> None:
+def test_a_timeout_says_that_the_key_never_expires(world, kind):
     world.redis.command(*STORED["string" if kind == "token_lock" else "hash"])
     used = handle(world.actor(), world.client(), kind)
     assert "the key 'orders' never expires" in (message := times_out(used))
@@ -165,7 +163,7 @@ def test_a_timeout_says_that_the_key_never_expires(world: World, kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "token_lock", "write_lock"])
-def test_a_timeout_says_nothing_of_the_key_of_a_lock(client: Remote, alice: Actor, bob: Actor, kind: str) -> None:
+def test_a_timeout_says_nothing_of_the_key_of_a_lock(client, alice, bob, kind):
     handle(alice, client, kind).lock()
     message = times_out(handle(bob, client, kind))
     assert "never expires" not in message
@@ -181,11 +179,7 @@ def test_a_timeout_says_nothing_of_the_key_of_a_lock(client: Remote, alice: Acto
         ("spin_lock", "read_lock", "of this client as a lock (a read-write lock needs another name)"),
     ],
 )
-def test_a_timeout_says_as_what_another_owner_of_the_client_holds_the_key(
-    world: World, held: str, wanted: str, told: str
-) -> None:
-    client = world.client()
-    alice, bob = world.actors(2)
+def test_a_timeout_says_as_what_another_owner_of_the_client_holds_the_key(client, alice, bob, held, wanted, told):
     handle(alice, client, held).lock()
     assert told in times_out(handle(bob, client, wanted))
     with pytest.raises(LockNotOwnedError, match=told.partition(" (")[0]):
@@ -193,12 +187,9 @@ def test_a_timeout_says_as_what_another_owner_of_the_client_holds_the_key(
 
 
 @pytest.mark.parametrize(
-    ("held", "wanted"),
-    [("lock", "read_lock"), ("lock", "write_lock"), ("read_lock", "lock"), ("write_lock", "lock")],
+    ("held", "wanted"), [("lock", "read_lock"), ("lock", "write_lock"), ("read_lock", "lock"), ("write_lock", "lock")]
 )
-def test_an_owner_that_would_wait_for_its_own_hold_of_another_kind_gets_an_error_at_once(
-    world: World, held: str, wanted: str
-) -> None:
+def test_an_owner_that_would_wait_for_its_own_hold_of_another_kind_gets_an_error_at_once(world, held, wanted):
     actor, client = world.actor(), world.client()
     mine, other = handle(actor, client, held), handle(actor, client, wanted)
     mine.lock()
@@ -210,7 +201,7 @@ def test_an_owner_that_would_wait_for_its_own_hold_of_another_kind_gets_an_error
 
 
 @pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore", "count_down_latch"])
-def test_a_string_that_is_no_number_is_named_in_the_error(world: World, kind: str) -> None:
+def test_a_string_that_is_no_number_is_named_in_the_error(world, kind):
     used = handle(world.actor(), world.client(), kind)
     world.redis.command(*STORED["string"])
     for use in uses(used, kind):
@@ -232,7 +223,7 @@ def quorum(world: World, kind: str) -> Remote:
 
 
 @pytest.mark.parametrize("kind", MEMBERS)
-def test_too_few_nodes_say_what_their_keys_hold(world: World, kind: str) -> None:
+def test_too_few_nodes_say_what_their_keys_hold(world, kind):
     lock, told = quorum(world, kind), f"holds a list, but a {NAMED[kind]} is stored differently"
     lock.lock()
     for index in (0, 2):
@@ -254,7 +245,7 @@ def test_too_few_nodes_say_what_their_keys_hold(world: World, kind: str) -> None
     assert world.node(1).command("EXISTS", "orders") == 0
 
 
-def test_one_node_of_three_with_a_key_of_the_wrong_type_does_not_prevent_an_acquire(world: World) -> None:
+def test_one_node_of_three_with_a_key_of_the_wrong_type_does_not_prevent_an_acquire(world):
     lock = quorum(world, "lock")
     world.node(1).command(*STORED["string"])
     lock.lock()
@@ -267,7 +258,7 @@ def test_one_node_of_three_with_a_key_of_the_wrong_type_does_not_prevent_an_acqu
 
 
 @pytest.mark.parametrize("kind", MEMBERS)
-def test_the_member_among_several_names_is_named(world: World, kind: str) -> None:
+def test_the_member_among_several_names_is_named(world, kind):
     actor, client = world.actor(), world.client()
     lock = Remote(client.real.get_multi_lock(make(client, "lock"), make(client, kind, "stock")), actor)
     told = f"the key 'stock' holds a list, but a {NAMED[kind]} is stored differently"

@@ -35,16 +35,10 @@ def proxy(valkey: Server) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def direct(valkey: Server) -> Iterator[redis.Redis]:
-    """The shared server, past the proxy."""
-    with valkey.client(decode_responses=True) as client:
+def locks(valkey: Server) -> Iterator[redis.Redis]:
+    """The shared server, whose replies are bytes."""
+    with valkey.client() as client:
         yield client
-
-
-@pytest.fixture
-def own(fresh_server: Callable[..., Server]) -> Server:
-    """A server of the test's own: what is stored there is all that is found."""
-    return fresh_server()
 
 
 @pytest.fixture

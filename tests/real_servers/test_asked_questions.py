@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,8 +20,7 @@ import redis
 import pyredisson.asyncio
 from pyredisson import LockLostError, Redisson
 from pyredisson.testing import take_away
-from tests.command_line import Programs
-from tests.servers import VALKEY, Server, private_directory
+from tests.servers import VALKEY, private_directory
 from tests.waiting import until
 
 # ---- signals ---------------------------------------------------------------------------------------------------------
@@ -39,9 +37,7 @@ with Redisson.from_url({url!r}) as client, client.get_lock({name!r}).hold():
 
 
 @pytest.mark.parametrize("handled", [False, True])
-def test_a_program_that_sigterm_ends_keeps_its_lock_unless_a_handler_raises(
-    valkey: Server, direct: redis.Redis, unique_name: str, handled: bool
-) -> None:
+def test_a_program_that_sigterm_ends_keeps_its_lock_unless_a_handler_raises(valkey, direct, unique_name, handled):
     program = HOLDER.format(handled=handled, url=valkey.url, name=unique_name)
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
@@ -55,23 +51,23 @@ def test_a_program_that_sigterm_ends_keeps_its_lock_unless_a_handler_raises(
 # ---- threads ---------------------------------------------------------------------------------------------------------
 
 
-def test_cancel_on_loss_leaves_the_block_and_not_a_thread_that_it_has_started(valkey: Server, unique_name: str) -> None:
+def test_cancel_on_loss_leaves_the_block_and_not_a_thread_that_it_has_started(valkey, unique_name):
     ended, go_on, seen = threading.Event(), threading.Event(), []
 
-    def work(lease: Any) -> None:
+    def work(lease):
         go_on.wait(10)
         with pytest.raises(LockLostError):
             lease.ensure_held()
         seen.append("still runs")
         ended.set()
 
-    async def block(lock: pyredisson.asyncio.Lock) -> None:
+    async def block(lock):
         async with lock.hold(cancel_on_loss=True) as lease:
             losing = asyncio.create_task(take_away(lock))
             await asyncio.to_thread(work, lease)
         await losing
 
-    async def main() -> None:
+    async def main():
         async with pyredisson.asyncio.Redisson.from_url(valkey.url) as client:
             with pytest.raises(LockLostError):
                 await block(client.get_lock(unique_name))
@@ -88,14 +84,14 @@ def test_cancel_on_loss_leaves_the_block_and_not_a_thread_that_it_has_started(va
 
 @pytest.mark.parametrize("tool", ["flock", "pyredisson"])
 def test_a_background_child_keeps_the_lock_of_flock_and_not_that_of_run(
-    command_line: Programs, valkey: Server, unique_name: str, tmp_path: Path, tool: str
-) -> None:
+    command_line, valkey, unique_name, tmp_path, tool
+):
     """Seen with flock of util-linux 2.38.1."""
     if tool == "flock" and shutil.which("flock") is None:
         pytest.skip("no flock here: apt-get install util-linux")
     background = ["sh", "-c", "sleep 30 >/dev/null 2>&1 & echo $!"]
 
-    def run(*command: str, wait: bool = True) -> Any:
+    def run(*command, wait=True):
         if tool == "flock":
             return command_line.start("flock", *([] if wait else ["--nonblock"]), str(tmp_path / "lock"), *command)
         options = [] if wait else ["--wait", "0"]
@@ -113,7 +109,7 @@ def test_a_background_child_keeps_the_lock_of_flock_and_not_that_of_run(
 # ---- disks -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_killed_server_that_writes_its_disk_every_second_loses_no_lock(unique_name: str) -> None:
+def test_a_killed_server_that_writes_its_disk_every_second_loses_no_lock(unique_name):
     """Only a machine that fails does: each write is in the kernel before it is acknowledged."""
     directory = private_directory()
     socket = f"{directory}/socket"
@@ -161,12 +157,12 @@ def travel(library: str, seconds: float, work: Callable[[], object]) -> object:
 
 
 @pytest.mark.parametrize("library", ["freezegun", "time_machine"])
-def test_locks_work_while_the_clock_of_a_test_stands_still(valkey: Server, unique_name: str, library: str) -> None:
-    def work() -> None:
+def test_locks_work_while_the_clock_of_a_test_stands_still(valkey, unique_name, library):
+    def work():
         with Redisson.from_url(valkey.url) as client, client.get_lock(unique_name).hold(lease_time=20) as lease:
             assert 15 < lease.remaining() <= 20
 
-        async def main() -> None:
+        async def main():
             async with pyredisson.asyncio.Redisson.from_url(valkey.url) as client:
                 lock = client.get_lock(unique_name)
                 async with lock:
@@ -180,7 +176,7 @@ def test_locks_work_while_the_clock_of_a_test_stands_still(valkey: Server, uniqu
     travel(library, -86_400, work)
 
 
-def test_the_waits_of_asyncio_do_not_end_under_freezegun() -> None:
+def test_the_waits_of_asyncio_do_not_end_under_freezegun():
     pytest.importorskip("freezegun", reason="freezegun is not installed")
     program = "import asyncio, freezegun\nwith freezegun.freeze_time(): asyncio.run(asyncio.sleep(0.01))"
     with pytest.raises(subprocess.TimeoutExpired):
@@ -188,8 +184,8 @@ def test_the_waits_of_asyncio_do_not_end_under_freezegun() -> None:
 
 
 @pytest.mark.parametrize("library", ["freezegun", "time_machine"])
-def test_time_travel_ends_a_lock_of_fakeredis_and_not_its_lease(unique_name: str, library: str) -> None:
-    fakeredis: Any = import_module("fakeredis")
+def test_time_travel_ends_a_lock_of_fakeredis_and_not_its_lease(unique_name, library):
+    fakeredis = import_module("fakeredis")
     fake = fakeredis.FakeRedis()
     with (
         Redisson(fake) as client,
@@ -203,10 +199,8 @@ def test_time_travel_ends_a_lock_of_fakeredis_and_not_its_lease(unique_name: str
 # ---- instrumentations ------------------------------------------------------------------------------------------------
 
 
-def test_the_commands_of_redis_py_that_instrumentations_patch_are_not_called(
-    valkey: Server, unique_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[object] = []
+def test_the_commands_of_redis_py_that_instrumentations_patch_are_not_called(valkey, unique_name, monkeypatch):
+    seen = []
     yours = valkey.client()
     for patched in (redis.Redis, redis.client.Pipeline):
         monkeypatch.setattr(patched, "execute_command", lambda *args, **_: seen.append(args))

@@ -147,8 +147,8 @@ FINDINGS = [_an_inner_block, _an_inner_block_that_is_caught, _an_unlock, _a_reen
 
 
 @pytest.mark.parametrize("find", FINDINGS, ids=lambda find: find.__name__[1:])
-def test_the_holder_whose_own_call_finds_the_loss_is_not_cancelled(played: Run, find: Play) -> None:
-    async def play(scene: Scene) -> None:
+def test_the_holder_whose_own_call_finds_the_loss_is_not_cancelled(played, find):
+    async def play(scene):
         with ends_with(LockLostError):
             async with scene.hold():
                 await find(scene)
@@ -157,9 +157,9 @@ def test_the_holder_whose_own_call_finds_the_loss_is_not_cancelled(played: Run, 
 
 
 @counts_cancellations
-def test_a_task_group_reports_the_loss(played: Run) -> None:
-    async def play(scene: Scene) -> None:
-        async def work() -> None:
+def test_a_task_group_reports_the_loss(played):
+    async def play(scene):
+        async def work():
             async with scene.hold():
                 await _an_inner_block(scene)
 
@@ -204,8 +204,8 @@ each_body = pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name
 @each_body
 @pytest.mark.parametrize("blocks", [1, 2], ids=["", "nested"])
 @pytest.mark.parametrize("cancelled", [False, True], ids=["", "cancelled before"])
-def test_a_loss_is_a_loss_however_the_body_ends(lost: Run, body: Play, blocks: int, cancelled: bool) -> None:
-    async def work(scene: Scene) -> None:
+def test_a_loss_is_a_loss_however_the_body_ends(lost, body, blocks, cancelled):
+    async def work(scene):
         if cancelled:
             task = asyncio.current_task()
             assert task is not None
@@ -222,8 +222,8 @@ def test_a_loss_is_a_loss_however_the_body_ends(lost: Run, body: Play, blocks: i
 
 
 @counts_cancellations
-def test_a_time_limit_after_a_loss_that_was_turned_into_another_error(lost: Run) -> None:
-    async def work(scene: Scene) -> None:
+def test_a_time_limit_after_a_loss_that_was_turned_into_another_error(lost):
+    async def work(scene):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):  # type: ignore[attr-defined]
                 with pytest.raises(ZeroDivisionError):
@@ -238,13 +238,13 @@ def test_a_time_limit_after_a_loss_that_was_turned_into_another_error(lost: Run)
 
 
 @counts_cancellations
-def test_a_loss_after_a_task_group_that_failed(lost: Run) -> None:
+def test_a_loss_after_a_task_group_that_failed(lost):
     """Before Python 3.13 that leaves the task with a cancellation counted."""
 
-    async def fail() -> None:
+    async def fail():
         raise ZeroDivisionError
 
-    async def work(scene: Scene) -> None:
+    async def work(scene):
         with pytest.raises(BaseException):  # noqa: B017
             async with asyncio.TaskGroup() as group:  # type: ignore[attr-defined]
                 _ = group.create_task(fail())
@@ -261,14 +261,14 @@ def test_a_loss_after_a_task_group_that_failed(lost: Run) -> None:
 
 @pytest.mark.parametrize("first", ["loss", "outside"])
 @each_body
-def test_a_cancellation_from_outside_in_the_same_turn(played: Run, body: Play, first: str) -> None:
+def test_a_cancellation_from_outside_in_the_same_turn(played, body, first):
     if first == "loss" and sys.version_info < (3, 11) and body is not _swallows_it:
         pytest.skip("Python 3.10 does not count cancellations: see docs/explanation/safety.md")
 
-    async def play(scene: Scene) -> None:
-        left: list[BaseException] = []
+    async def play(scene):
+        left = []
 
-        async def work() -> None:
+        async def work():
             try:
                 async with scene.hold():
                     await body(scene)
@@ -279,7 +279,7 @@ def test_a_cancellation_from_outside_in_the_same_turn(played: Run, body: Play, f
         task = asyncio.ensure_future(work())
         await asyncio.wait_for(scene.inside.wait(), 10)
 
-        def cancel() -> None:
+        def cancel():
             assert task.cancel()
 
         scene.at_the_loss(cancel, first)
@@ -295,10 +295,10 @@ def test_a_cancellation_from_outside_in_the_same_turn(played: Run, body: Play, f
 @counts_cancellations
 @pytest.mark.parametrize("first", ["loss", "limit"])
 @pytest.mark.parametrize("where", ["around", "inside"])
-def test_a_time_limit_that_is_over_in_the_same_turn(lost: Run, first: str, where: str) -> None:
+def test_a_time_limit_that_is_over_in_the_same_turn(lost, first, where):
     """Inside, the block ends with the loss: its own cancellation goes past the limit, as any other would."""
 
-    async def work(scene: Scene) -> None:
+    async def work(scene):
         limit = asyncio.timeout(None)  # type: ignore[attr-defined]
         blocks = (limit, scene.hold()) if where == "around" else (scene.hold(), limit)
         with ends_with(TimeoutError if where == "around" else LockLostError):
@@ -323,8 +323,8 @@ async def limited(scene: Scene, where: str, seconds: float) -> AsyncIterator[Non
 
 
 @pytest.mark.parametrize("where", ["around", "inside"])
-def test_a_limit_of_anyio_stays_what_it_is(played: Run, where: str) -> None:
-    async def play(scene: Scene) -> None:
+def test_a_limit_of_anyio_stays_what_it_is(played, where):
+    async def play(scene):
         with ends_with(TimeoutError):
             async with limited(scene, where, 0.05):
                 await anyio.sleep(60)
@@ -334,8 +334,8 @@ def test_a_limit_of_anyio_stays_what_it_is(played: Run, where: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["around", "inside"])
-def test_a_loss_under_a_limit_of_anyio(lost: Run, where: str) -> None:
-    async def work(scene: Scene) -> None:
+def test_a_loss_under_a_limit_of_anyio(lost, where):
+    async def work(scene):
         with ends_with(LockLostError):
             async with limited(scene, where, 60):
                 await scene.sleep()
@@ -344,8 +344,8 @@ def test_a_loss_under_a_limit_of_anyio(lost: Run, where: str) -> None:
 
 
 @pytest.mark.parametrize("first", ["loss", "limit"])
-def test_a_limit_of_anyio_around_that_is_over_in_the_same_turn(lost: Run, first: str) -> None:
-    async def work(scene: Scene) -> None:
+def test_a_limit_of_anyio_around_that_is_over_in_the_same_turn(lost, first):
+    async def work(scene):
         with anyio.CancelScope() as scope:
             async with scene.hold():
                 scene.at_the_loss(scope.cancel, first)

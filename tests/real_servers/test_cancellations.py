@@ -20,10 +20,9 @@ import redis.asyncio
 import pyredisson.asyncio
 from pyredisson._asyncio.pipe import fan_out
 from pyredisson._asyncio.transport import FORM
-from pyredisson._core.runtime import Ask, Runtime
+from pyredisson._core.runtime import Runtime, ServerRequest
 from pyredisson._net.urls import target_of
 from pyredisson.config import Config
-from tests.proxy import Proxy
 from tests.real_servers.observation import calls
 from tests.servers import Server
 from tests.waiting import soon, until
@@ -77,12 +76,10 @@ async def cancelled(work: Coroutine[Any, Any, Any], turns: int) -> bool:
 
 
 @pytest.mark.parametrize("way", [own, of_another_class])
-def test_while_a_subscriber_connects(
-    valkey: Server, direct: redis.Redis, way: Callable[[Server], Callable[[], Any]]
-) -> None:
+def test_while_a_subscriber_connects(valkey, direct, way):
     """And the connection that was made all the same is closed."""
 
-    async def use() -> None:
+    async def use():
         link = way(valkey)()
         assert await cancelled(link.stream(5.0), 3)
         for _ in range(500):
@@ -96,14 +93,14 @@ def test_while_a_subscriber_connects(
     until(lambda: clients_of(direct) == 0, what="nothing is connected")
 
 
-def test_while_a_stream_of_another_class_is_read(valkey: Server) -> None:
-    async def use() -> None:
+def test_while_a_stream_of_another_class_is_read(valkey):
+    async def use():
         link = of_another_class(valkey, Special)()
         stream = await link.stream(5.0)
         running = 0
         for turns in range(6):
 
-            async def read(turns: int = turns) -> Any:
+            async def read(turns=turns):
                 asyncio.get_running_loop().call_soon(stream.wake)
                 return await stream.read(60)
 
@@ -116,18 +113,18 @@ def test_while_a_stream_of_another_class_is_read(valkey: Server) -> None:
     asyncio.run(use())
 
 
-def test_while_one_of_several_is_waited_for() -> None:
-    async def use() -> None:
+def test_while_one_of_several_is_waited_for():
+    async def use():
         for turns in range(8):
 
-            async def answer() -> int:
+            async def answer():
                 with suppress(asyncio.CancelledError):
                     for _ in range(4):
                         await asyncio.sleep(0)
                 return 1
 
             link = SimpleNamespace(eval=lambda *_, answer=answer: answer())
-            ask = Ask(cast("Runtime", SimpleNamespace(link=link)), b"", 1.0)
+            ask = ServerRequest(cast("Runtime", SimpleNamespace(link=link)), b"", 1.0)
             await cancelled(fan_out([ask]), turns)
 
     asyncio.run(use())
@@ -155,10 +152,10 @@ def in_counting_loop(work: Coroutine[Any, Any, None]) -> None:
 
 
 @pytest.mark.parametrize("answered", [True, False], ids=["answered", "unanswered"])
-def test_while_the_place_in_a_queue_is_given_up(valkey: Server, proxy: Proxy, unique_name: str, answered: bool) -> None:
+def test_while_the_place_in_a_queue_is_given_up(valkey, proxy, unique_name, answered):
     """The time of a fair lock's waiter is up, and it is cancelled before it has left the queue."""
 
-    async def use() -> None:
+    async def use():
         config = Config(timeout=20.0, lock_watchdog_timeout=60.0)
         holder = pyredisson.asyncio.Redisson.from_url(valkey.url, config=config)
         client = pyredisson.asyncio.Redisson.from_url(proxy.url, config=config)
@@ -181,15 +178,15 @@ def test_while_the_place_in_a_queue_is_given_up(valkey: Server, proxy: Proxy, un
 
 
 @pytest.mark.parametrize("leaving", [True, False])
-def test_while_work_is_guarded(valkey: Server, leaving: bool) -> None:
+def test_while_work_is_guarded(valkey, leaving):
     """The work is finished; and the cancellation is raised, unless its caller raises one anyway."""
 
-    async def use() -> None:
+    async def use():
         client = pyredisson.asyncio.Redisson.from_url(valkey.url)
         runtime = client._core.runtime
         go_on = asyncio.Event()
 
-        async def work() -> str:
+        async def work():
             await go_on.wait()
             return "finished"
 
@@ -208,14 +205,14 @@ def test_while_work_is_guarded(valkey: Server, leaving: bool) -> None:
     asyncio.run(use())
 
 
-def test_while_a_client_is_closed(valkey: Server, unique_name: str) -> None:
+def test_while_a_client_is_closed(valkey, unique_name):
     """What it owes the server is done, and its tasks end."""
 
-    async def use() -> None:
+    async def use():
         client = pyredisson.asyncio.Redisson.from_url(valkey.url)
         done = asyncio.Event()
 
-        async def work() -> None:
+        async def work():
             await asyncio.sleep(0.01)
             done.set()
 
@@ -234,10 +231,10 @@ def test_while_a_client_is_closed(valkey: Server, unique_name: str) -> None:
 
 @pytest.mark.parametrize("step", ["acquire", "release"])
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "semaphore"])
-def test_under_anyio_the_loop_is_quiet_meanwhile(proxy: Proxy, unique_name: str, kind: str, step: str) -> None:
+def test_under_anyio_the_loop_is_quiet_meanwhile(proxy, unique_name, kind, step):
     """It cancels again at each turn of the loop. Fifty tasks wait for a server that does not answer."""
 
-    async def use() -> None:
+    async def use():
         loop = asyncio.get_running_loop()
         assert isinstance(loop, CountingLoop)
         config = Config(timeout=20.0, lock_watchdog_timeout=60.0)
@@ -249,7 +246,7 @@ def test_under_anyio_the_loop_is_quiet_meanwhile(proxy: Proxy, unique_name: str,
                     await lock.try_set_permits(1)
             inside = 0
 
-            async def hold(lock: Any) -> None:
+            async def hold(lock):
                 nonlocal inside
                 async with lock:
                     inside += 1

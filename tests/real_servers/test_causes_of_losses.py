@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from pyredisson.errors import LockLostError
 from pyredisson.events import Lost
-from tests.clusters import RunningCluster
 from tests.real_servers.client_settings import renewed_every
 from tests.servers import Server
 from tests.waiting import until
@@ -34,13 +32,10 @@ def _hold(world: ClockWorld, server: Server, name: str, how: str) -> tuple[Any, 
 
 
 @pytest.mark.parametrize("how", ["renewal", "unlock", "re-entry"])
-def test_a_restart_without_data_is_the_cause(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, how: str
-) -> None:
-    server = fresh_server()
-    client, actor, lock = _hold(world, server, unique_name, how)
-    server.kill()
-    server.restart()
+def test_a_restart_without_data_is_the_cause(world, own, unique_name, how):
+    client, actor, lock = _hold(world, own, unique_name, how)
+    own.kill()
+    own.restart()
     match how:
         case "renewal":
             until(lambda: _reasons(world), what="the loss is found")
@@ -59,15 +54,12 @@ def test_a_restart_without_data_is_the_cause(
     assert GUESS not in reason
 
 
-def test_a_client_that_finds_a_restarted_server_checks_its_holds_at_once(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
-) -> None:
-    server = fresh_server()
-    client, actor, other = world.from_url(server.url), world.actor(), world.actor()
+def test_a_client_that_finds_a_restarted_server_checks_its_holds_at_once(world, own, unique_name):
+    client, actor, other = world.from_url(own.url), world.actor(), world.actor()
     lease = actor.do(world.enter(client.get_lock(unique_name).hold()))
     actor.do(client.get_lock(f"{unique_name}-2").lock)
-    server.kill()
-    server.restart()
+    own.kill()
+    own.restart()
     began = time.monotonic()
     other.do(client.get_lock(f"{unique_name}-other").try_lock)
     until(lambda: len(_reasons(world)) == 2, 3.0, what="both losses are found")
@@ -77,17 +69,14 @@ def test_a_client_that_finds_a_restarted_server_checks_its_holds_at_once(
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_so_does_one_whose_subscriber_comes_back(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, waits: bool
-) -> None:
-    server = fresh_server()
-    client, actor, waiter = world.from_url(server.url), world.actor(), world.actor()
+def test_so_does_one_whose_subscriber_comes_back(world, own, unique_name, waits):
+    client, actor, waiter = world.from_url(own.url), world.actor(), world.actor()
     actor.do(client.get_lock(unique_name).lock)
     if waits:
         waiting = waiter.start(client.get_lock(unique_name).try_lock, 20.0)
         until(lambda: client._core.subscriptions.wanted(), what="it waits")
-    server.kill()
-    server.restart()
+    own.kill()
+    own.restart()
     if waits:
         until(lambda: _reasons(world), 5.0, what="the loss is found")
         assert "was restarted" in _reasons(world)[0]
@@ -96,21 +85,18 @@ def test_so_does_one_whose_subscriber_comes_back(
 
 @pytest.mark.parametrize("command", ["FLUSHALL", "FLUSHDB"])
 @pytest.mark.parametrize("how", ["renewal", "unlock", "extend", "notify", "extend all"])
-def test_a_flush_is_the_cause(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, command: str, how: str
-) -> None:
-    server = fresh_server()
-    client, actor, lock = _hold(world, server, unique_name, how)
+def test_a_flush_is_the_cause(world, own, unique_name, command, how):
+    client, actor, lock = _hold(world, own, unique_name, how)
     both = client.get_multi_lock(*(client.get_lock(f"{unique_name}-{number}") for number in "12"))
     if how == "extend all":
         actor.do(both.lock)
-    calls: dict[str, Callable[[], Any]] = {
+    calls = {
         "unlock": lock.unlock,
         "extend": lambda: lock.extend(50),
         "notify": client.get_condition(lock).notify,
         "extend all": lambda: both.extend(50),
     }
-    with server.client() as direct:
+    with own.client() as direct:
         direct.execute_command(command)
     if how == "renewal":
         until(lambda: _reasons(world), what="the loss is found")
@@ -121,11 +107,10 @@ def test_a_flush_is_the_cause(
         assert "was flushed" in _reasons(world)[0]
 
 
-def test_a_deleted_key_is_neither(world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str) -> None:
-    server = fresh_server()
-    client, actor = world.from_url(server.url), world.actor()
+def test_a_deleted_key_is_neither(world, own, unique_name):
+    client, actor = world.from_url(own.url), world.actor()
     lock = client.get_lock(unique_name)
-    with server.client() as direct:
+    with own.client() as direct:
         direct.flushall()
         actor.do(lock.lock)
         direct.set("other", 1)
@@ -134,28 +119,23 @@ def test_a_deleted_key_is_neither(world: ClockWorld, fresh_server: Callable[...,
         actor.do(lock.unlock)
 
 
-def test_a_restart_before_the_acquire_is_no_cause(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
-) -> None:
-    server = fresh_server()
-    client, actor = world.from_url(server.url), world.actor()
+def test_a_restart_before_the_acquire_is_no_cause(world, own, unique_name):
+    client, actor = world.from_url(own.url), world.actor()
     lock = client.get_lock(unique_name)
     actor.do(lock.lock)
     actor.do(lock.unlock)
-    server.kill()
-    server.restart()
+    own.kill()
+    own.restart()
     time.sleep(2.5)
     actor.do(lock.lock)
-    with server.client() as direct:
+    with own.client() as direct:
         direct.set("other", 1)
         direct.delete(unique_name)
     with pytest.raises(LockLostError, match=GUESS):
         actor.do(lock.unlock)
 
 
-def test_a_flushed_node_of_a_cluster_is_the_cause_of_its_own_losses(
-    world: Any, cluster: RunningCluster, unique_name: str
-) -> None:
+def test_a_flushed_node_of_a_cluster_is_the_cause_of_its_own_losses(world, cluster, unique_name):
     client, actor = world.from_url(cluster.url), world.actor()
     names = [f"{unique_name}-{number}" for number in range(40)]
     first = cluster.master_of(names[0])

@@ -19,11 +19,10 @@ from pyredisson import Redisson, events
 from pyredisson._core.names import LockNames
 from tests.clusters import RunningCluster
 from tests.real_servers.handles import handle
-from tests.real_servers.kind_table import FENCED, KINDS, Kind
+from tests.real_servers.kind_table import FENCED, KINDS
 from tests.real_servers.observation import busy, listens, waiting
 from tests.real_servers.test_mutual_exclusion import Contenders
 from tests.servers import HOST, REDIS_6, Server
-from tests.volumes import Volume
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 
@@ -52,9 +51,7 @@ def nothing_left(cluster: RunningCluster, client: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_a_waiter_acquires_what_is_released(
-    world: ClockWorld, any_cluster: RunningCluster, unique_name: str, kind: Kind
-) -> None:
+def test_a_waiter_acquires_what_is_released(world, any_cluster, unique_name, kind):
     client, holder, waiter = world.from_url(any_cluster.url, timeout=6.0), world.actor(), world.actor()
     let_in = kind.block(holder, client, unique_name)
     handle = kind.handle(client, unique_name)
@@ -73,14 +70,12 @@ def test_a_waiter_acquires_what_is_released(
     assert not busy(client)
 
 
-def test_messages_go_to_a_shard_where_the_server_has_that(
-    world: ClockWorld, any_cluster: RunningCluster, unique_name: str
-) -> None:
+def test_messages_go_to_a_shard_where_the_server_has_that(world, any_cluster, unique_name):
     check_messages(world, any_cluster, unique_name, "AUTO", sharded=any_cluster.build is not REDIS_6)
 
 
 @pytest.mark.parametrize("mode", ["ON", "OFF"])
-def test_how_messages_go_can_be_set(world: ClockWorld, cluster: RunningCluster, unique_name: str, mode: str) -> None:
+def test_how_messages_go_can_be_set(world, cluster, unique_name, mode):
     check_messages(world, cluster, unique_name, mode, sharded=mode == "ON")
 
 
@@ -122,10 +117,10 @@ def check_messages(world: ClockWorld, cluster: RunningCluster, unique_name: str,
     nothing_left(cluster, client, unique_name)
 
 
-def test_a_client_that_the_user_made(world: ClockWorld, cluster: RunningCluster, unique_name: str) -> None:
+def test_a_client_that_the_user_made(world, cluster, unique_name):
     """Its settings are used, it stays open, and all of it works although it was told of one node only."""
     port = cluster.masters()[0].port
-    kinds: dict[str, Callable[..., Any]] = {"threads": redis.RedisCluster, "asyncio": redis.asyncio.RedisCluster}
+    kinds = {"threads": redis.RedisCluster, "asyncio": redis.asyncio.RedisCluster}
     yours = kinds[world.runtime](host=HOST, port=port, client_name="yours", decode_responses=True, protocol=3)
     try:
         client = world.close_at_end(world.api.Redisson(yours))
@@ -156,14 +151,14 @@ def node_clients(node: Server) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("name", ["a}b", "a{b", "{}a", "a{}b"])
-def test_names_whose_keys_would_be_scattered_are_refused(world: ClockWorld, cluster: RunningCluster, name: str) -> None:
+def test_names_whose_keys_would_be_scattered_are_refused(world, cluster, name):
     client = world.from_url(cluster.url)
     for kind in ("lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "read_write_lock", "semaphore"):
         with pytest.raises(ValueError, match=r"one slot of the cluster.*as in '"):
             handle(client, kind, name)
 
 
-def test_a_hash_tag_puts_names_together_but_a_latch_cannot_have_one(world: ClockWorld, cluster: RunningCluster) -> None:
+def test_a_hash_tag_puts_names_together_but_a_latch_cannot_have_one(world, cluster):
     client = world.from_url(cluster.url)
     assert client.get_lock("{orders}:1").name == "{orders}:1"
     with pytest.raises(ValueError, match="braces on a cluster, as in 'orders:1'"):
@@ -171,7 +166,7 @@ def test_a_hash_tag_puts_names_together_but_a_latch_cannot_have_one(world: Clock
     assert client.get_count_down_latch("orders").name == "orders"
 
 
-def test_a_server_that_is_no_cluster(world: ClockWorld, valkey: Server) -> None:
+def test_a_server_that_is_no_cluster(world, valkey):
     client, actor = world.from_url(f"redis+cluster://127.0.0.1:{valkey.port}"), world.actor()
     with pytest.raises(redis.ResponseError, match="cluster support disabled"):
         actor.do(client.get_lock("x").lock)
@@ -211,7 +206,7 @@ sys.exit(status)
 """
 
 
-def test_a_fork_and_the_end(cluster: RunningCluster, unique_name: str) -> None:
+def test_a_fork_and_the_end(cluster, unique_name):
     """The child is another client, on connections of its own; a client that was closed leaves no thread."""
     done = subprocess.run(
         [sys.executable, "-c", FORKING, cluster.url, unique_name], capture_output=True, text=True, timeout=60
@@ -219,14 +214,14 @@ def test_a_fork_and_the_end(cluster: RunningCluster, unique_name: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_client_that_was_dropped_ends(world: ClockWorld, cluster: RunningCluster, unique_name: str) -> None:
+def test_a_client_that_was_dropped_ends(world, cluster, unique_name):
     """What it made goes with it: no connection stays at any node."""
     actor, other = world.actor(), world.actor()
 
-    def connections() -> int:
+    def connections():
         return sum(unique_name in str(each) for node in cluster.masters() for each in node_clients(node))
 
-    def use() -> None:
+    def use():
         client = world.api.Redisson.from_url(cluster.url, client_name=unique_name)
         lock = client.get_lock(unique_name)
         actor.do(lock.lock)
@@ -239,7 +234,7 @@ def test_a_client_that_was_dropped_ends(world: ClockWorld, cluster: RunningClust
 
     use()
 
-    def gone() -> bool:
+    def gone():
         gc.collect()
         return connections() == 0
 
@@ -249,7 +244,7 @@ def test_a_client_that_was_dropped_ends(world: ClockWorld, cluster: RunningClust
 # ---- the watchdog ----------------------------------------------------------------------------------------------------
 
 
-def test_many_locks_in_many_slots_are_renewed(world: ClockWorld, cluster: RunningCluster, unique_name: str) -> None:
+def test_many_locks_in_many_slots_are_renewed(world, cluster, unique_name):
     client, actor = world.from_url(cluster.url, lock_watchdog_timeout=3.6, timeout=6.0), world.actor()
     # Not numbered: names that are alike but for a few digits share slots more often than chance would have it.
     names = [f"{unique_name}-{uuid.uuid4().hex}" for _ in range(200)]
@@ -286,9 +281,7 @@ def to_and_fro(cluster: RunningCluster, unique_name: str) -> Iterator[Callable[.
     assert cluster.master_of(unique_name) is home
 
 
-def test_a_hold_is_renewed_while_its_slot_migrates(
-    world: ClockWorld, cluster: RunningCluster, unique_name: str, to_and_fro: Callable[..., None]
-) -> None:
+def test_a_hold_is_renewed_while_its_slot_migrates(world, cluster, unique_name, to_and_fro):
     """Some of a batch's names are still here, some are there already: each is asked for by itself, then."""
     client, actor = world.from_url(cluster.url, lock_watchdog_timeout=3.0, timeout=6.0), world.actor()
     locks = [client.get_lock(f"{{{unique_name}}}{each}") for each in range(6)]
@@ -296,7 +289,7 @@ def test_a_hold_is_renewed_while_its_slot_migrates(
         actor.do(lock.lock)
     home = cluster.master_of(unique_name)
 
-    def half_way() -> None:
+    def half_way():
         away = next(each for each in cluster.masters() if each is not home)
         if not cluster.command(home, "CLUSTER", "COUNTKEYSINSLOT", slot(unique_name)):
             return  # On the way back.
@@ -312,7 +305,7 @@ def test_a_hold_is_renewed_while_its_slot_migrates(
     assert world.losses == []
 
 
-def test_waiters_hear_at_the_new_node(world: ClockWorld, any_cluster: RunningCluster, unique_name: str) -> None:
+def test_waiters_hear_at_the_new_node(world, any_cluster, unique_name):
     client, holder, waiter = (
         world.from_url(any_cluster.url, max_wait_without_check=60.0, timeout=6.0),
         world.actor(),
@@ -337,22 +330,13 @@ def test_waiters_hear_at_the_new_node(world: ClockWorld, any_cluster: RunningClu
 @pytest.mark.volume
 @pytest.mark.parametrize("kind", ["lock", "fair_lock"])
 @pytest.mark.parametrize("what", ["slots move", "masters change"])
-def test_only_one_owner_at_a_time_while(
-    cluster: RunningCluster,
-    valkey: Server,
-    direct: redis.Redis,
-    unique_name: str,
-    to_and_fro: Callable[..., None],
-    volume: Volume,
-    what: str,
-    kind: str,
-) -> None:
+def test_only_one_owner_at_a_time_while(cluster, valkey, direct, unique_name, to_and_fro, volume, what, kind):
     """``CLUSTER FAILOVER`` waits for the replica, and a slot takes its keys along: no call fails, no hold is lost."""
 
-    def counted() -> int:
+    def counted():
         return int(direct.get(f"{unique_name}-counter") or 0)
 
-    def progress() -> None:
+    def progress():
         before = counted()
         until(lambda: counted() >= before + 20 or not contenders.under_way(), 60, what="they go on")
 
@@ -377,9 +361,7 @@ def test_only_one_owner_at_a_time_while(
 # ---- masters that change ---------------------------------------------------------------------------------------------
 
 
-def test_a_hold_and_a_waiter_outlive_a_change_of_master(
-    world: ClockWorld, cluster: RunningCluster, unique_name: str
-) -> None:
+def test_a_hold_and_a_waiter_outlive_a_change_of_master(world, cluster, unique_name):
     client = world.from_url(cluster.url, lock_watchdog_timeout=3.6, max_wait_without_check=60.0, timeout=6.0)
     holder, waiter = world.actor(), world.actor()
     lock, renewed_one = client.get_lock(unique_name), client.get_lock(f"{{{unique_name}}}-renewed")
@@ -400,9 +382,7 @@ def test_a_hold_and_a_waiter_outlive_a_change_of_master(
     until(cluster.ready, 20, what="the former master follows")
 
 
-def test_a_takeover_of_a_replica_that_is_behind_loses_the_lock_of_a_healthy_master(
-    fresh_cluster: RunningCluster, unique_name: str
-) -> None:
+def test_a_takeover_of_a_replica_that_is_behind_loses_the_lock_of_a_healthy_master(fresh_cluster, unique_name):
     cluster, master = fresh_cluster, fresh_cluster.master_of(unique_name)
     replica = cluster.replica_of(master)
     cluster.command(replica, "CONFIG", "SET", "masterauth", "wrong")
@@ -416,7 +396,7 @@ def test_a_takeover_of_a_replica_that_is_behind_loses_the_lock_of_a_healthy_mast
         assert cluster.command(replica, "EXISTS", unique_name) == 0
 
 
-def test_a_master_is_killed(world: ClockWorld, fresh_cluster: RunningCluster, unique_name: str) -> None:
+def test_a_master_is_killed(world, fresh_cluster, unique_name):
     """Holds at the others are not touched; what was there goes on with the replica, and nobody hangs."""
     cluster = fresh_cluster
     client = world.from_url(cluster.url, lock_watchdog_timeout=12.0, max_wait_without_check=60.0, timeout=3.0)

@@ -16,7 +16,7 @@ from click.shell_completion import get_completion_class
 
 from pyredisson._tools.cli import cli
 from pyredisson._tools.completion import SECONDS, SHELLS, completion_script, register
-from tests.command_line import ROOT, Programs
+from tests.command_line import ROOT
 from tests.servers import Server
 from tests.terminals import terminal
 from tests.waiting import until
@@ -73,7 +73,7 @@ def environment_of(folder: Path, url: str) -> dict[str, str]:
     }
 
 
-def test_names_of_locks_are_offered_and_no_others(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_locks_are_offered_and_no_others(server, monkeypatch):
     monkeypatch.setenv("PYREDISSON_URL", server.url)
     until(lambda: offered("pyredisson run o") == ["order:17", "other", "other two"], 20)
     until(lambda: offered("pyredisson run rw") == ["rw"], 20)
@@ -83,27 +83,26 @@ def test_names_of_locks_are_offered_and_no_others(server: Server, monkeypatch: p
 
 
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:1", "nonsense", "redis+cluster://127.0.0.1:1"])
-def test_without_a_server_none_are_offered(url: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_without_a_server_none_are_offered(url, capfd):
     assert offered(f"pyredisson run --url {url} o") == []
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_server_that_hangs_costs_half_a_second(fresh_server: Callable[..., Server]) -> None:
-    server = fresh_server()
-    server.pause()
+def test_a_server_that_hangs_costs_half_a_second(own):
+    own.pause()
     begun = time.monotonic()
-    assert offered(f"pyredisson run --url {server.url} o") == []
+    assert offered(f"pyredisson run --url {own.url} o") == []
     assert SECONDS * 0.8 <= time.monotonic() - begun < SECONDS * 4
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_script_is_printed_for_each_shell(shell: str) -> None:
+def test_a_script_is_printed_for_each_shell(shell):
     script = completion_script(shell, cli)
     assert f"_PYREDISSON_COMPLETE={shell}_complete" in script
     subprocess.run([shell_or_skip(shell), "-n"], input=script, text=True, check=True, timeout=20)
 
 
-def test_bash_inserts_names_that_it_reads_back(server: Server, tmp_path: Path) -> None:
+def test_bash_inserts_names_that_it_reads_back(server, tmp_path):
     bash = shell_or_skip("bash")
     inserted = {
         "order:1": "17",  # bash takes what is before the colon for another word.
@@ -126,7 +125,7 @@ def test_bash_inserts_names_that_it_reads_back(server: Server, tmp_path: Path) -
     """
     environment = {**os.environ, **environment_of(tmp_path, server.url)}
 
-    def completed() -> bool:
+    def completed():
         done = subprocess.run(
             [bash, "-c", script, "bash", *inserted], env=environment, cwd=tmp_path, stdout=subprocess.PIPE, timeout=60
         )
@@ -138,13 +137,9 @@ def test_bash_inserts_names_that_it_reads_back(server: Server, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("shell", "start"),
-    [("bash", ["--norc", "--noprofile", "-i"]), ("zsh", ["-f", "-i"])],
-    ids=["bash", "zsh"],
+    ("shell", "start"), [("bash", ["--norc", "--noprofile", "-i"]), ("zsh", ["-f", "-i"])], ids=["bash", "zsh"]
 )
-def test_tab_completes_a_name(
-    command_line: Programs, server: Server, tmp_path: Path, shell: str, start: list[str]
-) -> None:
+def test_tab_completes_a_name(command_line, server, tmp_path, shell, start):
     path = shell_or_skip(shell)
     environment = environment_of(tmp_path, server.url)
     with terminal() as screen:
@@ -154,7 +149,7 @@ def test_tab_completes_a_name(
         screen.shows("ready\r?\n")
         screen.type("pyredisson run order:1")
 
-        def completed() -> bool:
+        def completed():
             screen.type("\t")
             with contextlib.suppress(AssertionError):
                 screen.shows("order:17 ", within=4)

@@ -51,9 +51,7 @@ def given_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("method", ["lock", "try_lock", "is_locked"])
-def test_a_server_that_answers_within_the_time_of_the_call(
-    world: ClockWorld, stopped: Server, given_up: list[str], unique_name: str, method: str
-) -> None:
+def test_a_server_that_answers_within_the_time_of_the_call(world, stopped, given_up, unique_name, method):
     client, actor = world.from_url(stopped.url, timeout=3.0), world.actor()
     lock = client.get_lock(unique_name)
     called = actor.start(getattr(lock, method))
@@ -64,9 +62,7 @@ def test_a_server_that_answers_within_the_time_of_the_call(
 
 
 @pytest.mark.parametrize("wait", [0, 1.8])
-def test_a_server_that_never_answers_raises_within_the_wait(
-    world: ClockWorld, stopped: Server, unique_name: str, wait: float
-) -> None:
+def test_a_server_that_never_answers_raises_within_the_wait(world, stopped, unique_name, wait):
     client, actor = world.from_url(stopped.url, timeout=0.9), world.actor()
     began = time.monotonic()
     with pytest.raises(AWAY, match="still being made"):
@@ -76,8 +72,8 @@ def test_a_server_that_never_answers_raises_within_the_wait(
 
 
 def test_a_lock_that_waits_without_end_waits_for_a_connection_no_longer_than_connect_timeout(
-    world: ClockWorld, stopped: Server, unique_name: str
-) -> None:
+    world, stopped, unique_name
+):
     client, actor = world.from_url(stopped.url, timeout=0.6, connect_timeout=1.5), world.actor()
     began = time.monotonic()
     with pytest.raises(AWAY):
@@ -122,9 +118,7 @@ def no_server(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("scheme", ["redis", "rediss"])
-def test_a_server_that_is_not_there_is_named_with_what_to_do(
-    world: ClockWorld, no_server: str, scheme: str, use: str
-) -> None:
+def test_a_server_that_is_not_there_is_named_with_what_to_do(world, no_server, scheme, use):
     client, actor = world.from_url(f"{scheme}://:hunter2@{no_server}", timeout=0.6), world.actor()
     call, args = USES[use](client)
     with pytest.raises(AWAY) as error:
@@ -137,29 +131,25 @@ def test_a_server_that_is_not_there_is_named_with_what_to_do(
     assert ("TLS" in text) is ("connecting to" not in text)
 
 
-def test_a_server_that_went_away_is_named_without_advice_for_beginners(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
-) -> None:
-    server = fresh_server()
-    client, actor = world.from_url(server.url, timeout=0.6), world.actor()
+def test_a_server_that_went_away_is_named_without_advice_for_beginners(world, own, unique_name):
+    client, actor = world.from_url(own.url, timeout=0.6), world.actor()
     lock = client.get_lock(unique_name)
     assert actor.do(lock.try_lock)
-    server.kill()
+    own.kill()
     with pytest.raises(AWAY, match=re.escape(f"({client.url})")) as error:
         actor.do(lock.is_locked)
     assert "embedded()" not in str(error.value)
 
 
 @pytest.mark.parametrize("protocol", ["", "?protocol=2", "?protocol=3"])
-def test_a_missing_password_is_asked_for(world: ClockWorld, fresh_server: Callable[..., Server], protocol: str) -> None:
-    server = fresh_server()
-    server.client().config_set("requirepass", "sesame")
-    without, actor = world.from_url(f"redis://127.0.0.1:{server.port}{protocol}"), world.actor()
+def test_a_missing_password_is_asked_for(world, own, protocol):
+    own.client().config_set("requirepass", "sesame")
+    without, actor = world.from_url(f"redis://127.0.0.1:{own.port}{protocol}"), world.actor()
     with pytest.raises(AuthenticationError, match=r"requires a password.*:password@") as error:
         actor.do(without.get_lock("orders").try_lock)
-    assert f"at redis://127.0.0.1:{server.port}/0 " in str(error.value)
-    wrong = world.from_url(f"redis://:hunter2@127.0.0.1:{server.port}{protocol}")
-    with pytest.raises(AuthenticationError, match=f"127.0.0.1:{server.port}") as error:
+    assert f"at redis://127.0.0.1:{own.port}/0 " in str(error.value)
+    wrong = world.from_url(f"redis://:hunter2@127.0.0.1:{own.port}{protocol}")
+    with pytest.raises(AuthenticationError, match=f"127.0.0.1:{own.port}") as error:
         actor.do(wrong.get_lock("orders").try_lock)
     assert "requires a password" not in str(error.value)
     assert "hunter2" not in str(error.value)
@@ -179,16 +169,13 @@ def client_of_a_pool(world: ClockWorld, port: int) -> Any:
 
 @pytest.mark.parametrize("wait", [0.0, 0.5])
 @pytest.mark.parametrize("known", [False, True], ids=["first contact", "connected before"])
-def test_a_call_is_over_in_time_though_the_server_is_stopped(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, known: bool, wait: float
-) -> None:
-    server = fresh_server()
-    made = client_of_a_pool(world, server.port)
+def test_a_call_is_over_in_time_though_the_server_is_stopped(world, own, unique_name, known, wait):
+    made = client_of_a_pool(world, own.port)
     client = world.close_at_end(world.api.Redisson(made, config=Config(timeout=BUDGET)))
     lock, actor = client.get_lock(unique_name), world.actor()
     if known:
         until(lambda: _connects(actor, lock), 20, what="connected")
-    server.pause()
+    own.pause()
     try:
         for _ in range(2):
             began = time.monotonic()
@@ -196,7 +183,7 @@ def test_a_call_is_over_in_time_though_the_server_is_stopped(
                 actor.do(lock.try_lock, wait)
             assert time.monotonic() - began < wait + BUDGET + 1.5
     finally:
-        server.resume()
+        own.resume()
     until(lambda: _connects(actor, lock), 20, what="it is there again")
     actor.do(lock.lock)
     actor.do(lock.unlock)
@@ -204,11 +191,11 @@ def test_a_call_is_over_in_time_though_the_server_is_stopped(
     _close(world, made)
 
 
-def test_the_users_pool_is_left_alone(world: ClockWorld, valkey: Server, unique_name: str) -> None:
+def test_the_users_pool_is_left_alone(world, valkey, unique_name):
     """All of its connections are in use, or it is closed, and locks have their own."""
     kind = redis.BlockingConnectionPool if world.runtime == "threads" else redis.asyncio.BlockingConnectionPool
-    pool: Any = kind(host="127.0.0.1", port=valkey.port, max_connections=1, timeout=30)
-    made: Any = world._redis_module().Redis(connection_pool=pool)
+    pool = kind(host="127.0.0.1", port=valkey.port, max_connections=1, timeout=30)
+    made = world._redis_module().Redis(connection_pool=pool)
     actor, user = world.actor(), world.actor()
     blocking = user.start(made.blpop, [f"{unique_name}-list"], timeout=20)
     client = world.close_at_end(world.api.Redisson(made, config=Config(timeout=BUDGET)))
@@ -234,14 +221,12 @@ def _function(kind: type[Any]) -> Any:
 
 
 @pytest.mark.parametrize("how", ["function", "partial", "subclass"])
-def test_connections_are_made_by_whatever_makes_the_users(
-    world: ClockWorld, valkey: Server, unique_name: str, how: str
-) -> None:
+def test_connections_are_made_by_whatever_makes_the_users(world, valkey, unique_name, how):
     module = world._redis_module()
-    kind: Any = module.Connection
+    kind = module.Connection
     makers = {"function": _function(kind), "partial": partial(kind, client_name="theirs"), "subclass": _Named(kind)}
     pool = module.ConnectionPool(connection_class=makers[how], host="127.0.0.1", port=valkey.port)
-    made: Any = module.Redis(connection_pool=pool)
+    made = module.Redis(connection_pool=pool)
     client = world.close_at_end(world.api.Redisson(made, config=Config(timeout=BUDGET)))
     lock, actor = client.get_lock(unique_name), world.actor()
     assert "127.0.0.1" in client.url
@@ -256,16 +241,14 @@ def _Named(kind: type[Any]) -> type[Any]:
 
 
 @pytest.mark.parametrize("own_class", [False, True])
-def test_the_configured_host_is_used_while_a_server_moves(
-    world: ClockWorld, valkey: Server, unique_name: str, own_class: bool
-) -> None:
+def test_the_configured_host_is_used_while_a_server_moves(world, valkey, unique_name, own_class):
     """redis-py puts the temporary host into the settings of its pool, until the move is over."""
     module = world._redis_module()
-    kind: Any = _Named(module.Connection) if own_class else module.Connection
+    kind = _Named(module.Connection) if own_class else module.Connection
     pool = module.ConnectionPool(connection_class=kind, host="127.0.0.1", port=valkey.port)
     moved = {"host": "127.0.0.254", "orig_host_address": "127.0.0.1", "socket_timeout": 10.0}
     pool.connection_kwargs.update({**moved, "orig_socket_timeout": 2.0, "orig_socket_connect_timeout": None})
-    made: Any = module.Redis(connection_pool=pool)
+    made = module.Redis(connection_pool=pool)
     client = world.close_at_end(world.api.Redisson(made, config=Config(timeout=BUDGET)))
     lock, actor = client.get_lock(unique_name), world.actor()
     assert "127.0.0.1" in client.url

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
-
 import pytest
-import redis
 from redis.credentials import CredentialProvider
 
 from pyredisson._core.names import LockNames
-from pyredisson.events import CallbackFailed, ConnectionDown, ConnectionUp, Event, Lost, Renewed
-from tests.clusters import RunningCluster
-from tests.proxy import Proxy
+from pyredisson.events import CallbackFailed, ConnectionDown, ConnectionUp, Lost, Renewed
 from tests.real_servers.client_settings import await_renewals, renewed_every
-from tests.servers import Server
 from tests.waiting import until
-from tests.worlds.clock import ClockWorld
 
 
 class Outcome(BaseException):
@@ -48,10 +40,8 @@ class Tokens(CredentialProvider):
 
 
 @NO_EXCEPTIONS
-def test_the_watchdog_survives_its_listeners(
-    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, error: type[BaseException]
-) -> None:
-    def fails(event: Event) -> None:
+def test_the_watchdog_survives_its_listeners(world, valkey, direct, unique_name, error):
+    def fails(event):
         if isinstance(event, Renewed):
             raise error
 
@@ -67,10 +57,8 @@ def test_the_watchdog_survives_its_listeners(
 
 
 @NO_EXCEPTIONS
-def test_the_subscriber_survives_its_listeners(
-    world: ClockWorld, proxy: Proxy, unique_name: str, error: type[BaseException]
-) -> None:
-    def fails(event: Event) -> None:
+def test_the_subscriber_survives_its_listeners(world, proxy, unique_name, error):
+    def fails(event):
         if isinstance(event, (ConnectionDown, ConnectionUp)):
             raise error
 
@@ -92,16 +80,14 @@ def test_the_subscriber_survives_its_listeners(
 
 
 @NO_EXCEPTIONS
-def test_every_loss_is_reported(
-    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, error: type[BaseException], caplog: Any
-) -> None:
-    lost: list[str] = []
+def test_every_loss_is_reported(world, valkey, direct, unique_name, error, caplog):
+    lost = []
 
-    def fails(event: Event) -> None:
+    def fails(event):
         if isinstance(event, Lost):
             raise error
 
-    def on_lock_lost(name: str, number: int) -> None:
+    def on_lock_lost(name, number):
         lost.append(name)
         raise error
 
@@ -118,12 +104,10 @@ def test_every_loss_is_reported(
 
 @pytest.mark.parametrize("world", ["asyncio"], indirect=True)
 @NO_EXCEPTIONS
-def test_a_coroutine_that_is_called_back_ends_no_event_loop(
-    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, error: type[BaseException]
-) -> None:
-    lost: list[str] = []
+def test_a_coroutine_that_is_called_back_ends_no_event_loop(world, valkey, direct, unique_name, error):
+    lost = []
 
-    async def on_lock_lost(name: str, number: int) -> None:
+    async def on_lock_lost(name, number):
         lost.append(name)
         raise error
 
@@ -139,27 +123,25 @@ def test_a_coroutine_that_is_called_back_ends_no_event_loop(
 
 
 @NO_EXCEPTIONS
-def test_a_campaign_and_its_observers_go_on(
-    world: ClockWorld, valkey: Server, unique_name: str, error: type[BaseException], caplog: Any
-) -> None:
-    led: list[int] = []
-    seen: list[object] = []
+def test_a_campaign_and_its_observers_go_on(world, valkey, unique_name, error, caplog):
+    led = []
+    seen = []
 
-    def observed(leader: object) -> None:
+    def observed(leader):
         seen.append(leader)
         raise error
 
-    def lead(term: Any) -> None:
+    def lead(term):
         led.append(term.token)
         raise error
 
-    async def lead_as_task(term: Any) -> None:
+    async def lead_as_task(term):
         lead(term)
 
     client = world.from_url(valkey.url)
     election, actor = client.get_leader_election(unique_name), world.actor()
     observation = actor.do(election.observe, observed)
-    callback: Callable[[Any], None] | Callable[[Any], Awaitable[None]] = lead
+    callback = lead
     campaign = actor.do(election.run, lead_as_task if world.runtime == "asyncio" else callback)
     until(lambda: len(led) >= 3 and len(seen) >= 3, 20)
     assert "stopped" not in repr(campaign)
@@ -169,7 +151,7 @@ def test_a_campaign_and_its_observers_go_on(
     assert "stopped" in repr(campaign)
 
 
-def test_a_campaign_of_a_closed_client_does_not_stand(world: ClockWorld, valkey: Server, unique_name: str) -> None:
+def test_a_campaign_of_a_closed_client_does_not_stand(world, valkey, unique_name):
     client = world.from_url(valkey.url)
     term = world.from_url(valkey.url).get_leader_election(unique_name).term()
     world.actor().do(world.enter(term))
@@ -182,9 +164,7 @@ def test_a_campaign_of_a_closed_client_does_not_stand(world: ClockWorld, valkey:
 # --- errors of a foreign class ---
 
 
-def test_a_token_provider_that_fails_delays_waiters_no_longer_than_it_does(
-    world: ClockWorld, proxy: Proxy, unique_name: str
-) -> None:
+def test_a_token_provider_that_fails_delays_waiters_no_longer_than_it_does(world, proxy, unique_name):
     tokens = Tokens()
     client = world.from_url(proxy.url, redis_kwargs={"credential_provider": tokens}, max_wait_without_check=100.0)
     alice, bob = world.actors(2)
@@ -205,7 +185,7 @@ def test_a_token_provider_that_fails_delays_waiters_no_longer_than_it_does(
     bob.do(lock.unlock)
 
 
-def test_a_caller_sees_the_error_of_its_token_provider(world: ClockWorld, valkey: Server, unique_name: str) -> None:
+def test_a_caller_sees_the_error_of_its_token_provider(world, valkey, unique_name):
     tokens = Tokens()
     tokens.down = True
     lock = world.from_url(valkey.url, redis_kwargs={"credential_provider": tokens}).get_lock(unique_name)
@@ -213,9 +193,7 @@ def test_a_caller_sees_the_error_of_its_token_provider(world: ClockWorld, valkey
         world.actor().do(lock.lock)
 
 
-def test_one_node_whose_tokens_fail_costs_no_quorum(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
-) -> None:
+def test_one_node_whose_tokens_fail_costs_no_quorum(world, fresh_server, unique_name):
     tokens = Tokens()
     servers = [fresh_server() for _ in range(3)]
     settings = [{"credential_provider": tokens}, {}, {}]
@@ -237,9 +215,7 @@ def test_one_node_whose_tokens_fail_costs_no_quorum(
     actor.do(lock.unlock)
 
 
-def test_one_node_of_a_cluster_whose_tokens_fail_delays_no_other(
-    world: ClockWorld, fresh_cluster: RunningCluster, unique_name: str
-) -> None:
+def test_one_node_of_a_cluster_whose_tokens_fail_delays_no_other(world, fresh_cluster, unique_name):
     tokens = Tokens()
     client = world.from_url(fresh_cluster.url, lock_watchdog_timeout=6.0, redis_kwargs={"credential_provider": tokens})
     names = [f"{unique_name}-{number}" for number in range(40)]

@@ -200,7 +200,7 @@ class Connected(unittest.IsolatedAsyncioTestCase):
 
 
 @pytest.mark.parametrize("kind", NOT_OURS)
-def test_what_is_left_out_exists(kind: str) -> None:
+def test_what_is_left_out_exists(kind):
     if theirs is None:
         pytest.skip(LEFT_OUT)
     assert [name for name in NOT_OURS[kind] if not hasattr(getattr(theirs, kind), name)] == []

@@ -114,7 +114,7 @@ class OnRedis:
 
 
 @pytest.mark.parametrize("kind", NOT_OURS)
-def test_what_is_left_out_exists(kind: str) -> None:
+def test_what_is_left_out_exists(kind):
     if lock_tests is None:
         if os.environ.get("PYREDISSON_REQUIRE_ALL") == "1":
             pytest.fail(f"PYREDISSON_REQUIRE_ALL=1: {MISSING}", pytrace=False)

@@ -1,17 +1,11 @@
 """A node of a cluster that is dead or silent delays no renewal on the other nodes by more than half an interval."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 
 from pyredisson.events import WatchdogLate
-from tests.clusters import RunningCluster
-from tests.servers import Server
-from tests.worlds.clock import ClockWorld
 
 LEASE = 6.0
 NODES = 3
@@ -19,9 +13,7 @@ INTERVAL = LEASE / 3
 
 
 @pytest.mark.parametrize("how", ["silent", "dead"])
-def test_renewals_elsewhere_are_in_time(
-    world: ClockWorld, fresh_cluster: RunningCluster, unique_name: str, how: str
-) -> None:
+def test_renewals_elsewhere_are_in_time(world, fresh_cluster, unique_name, how):
     fresh_cluster.be_patient()
     client = world.connected(fresh_cluster.url, lock_watchdog_timeout=LEASE)
     actor, names = world.actor(), [f"{unique_name}-{number}" for number in range(30)]
@@ -51,9 +43,7 @@ def test_renewals_elsewhere_are_in_time(
 
 
 @pytest.mark.parametrize("how", ["silent", "dead"])
-def test_the_other_nodes_of_a_quorum_are_renewed_in_time(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, how: str
-) -> None:
+def test_the_other_nodes_of_a_quorum_are_renewed_in_time(world, fresh_server, unique_name, how):
     servers = [fresh_server() for _ in range(NODES)]
     clients = [world.connected(server.url, lock_watchdog_timeout=LEASE) for server in servers]
     lock = world.api.RedLock(*(client.get_lock(unique_name) for client in clients))

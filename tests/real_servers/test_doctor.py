@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pyredisson
 from pyredisson._core.server import read_info
-from pyredisson._tools.doctor import examine
-from pyredisson._tools.doctor.judge import Grade, Report, judge
-from pyredisson._tools.doctor.probe import Node
-from tests.clusters import RunningCluster
+from pyredisson._tools.examination import Grade, Node, Report, examine, judge
 from tests.command_line import programs
-from tests.sentinels import SOON_MS, SentinelSet
-from tests.servers import HOST, VALKEY, Build, Server, free_port
+from tests.sentinels import SOON_MS
+from tests.servers import HOST, VALKEY, free_port
 from tests.waiting import until
 
 
@@ -23,7 +17,7 @@ def texts(report: Report) -> str:
     return "\n".join(finding.text for finding in report.findings)
 
 
-def test_a_sound_server(build: Build, fresh_server: Callable[..., Server]) -> None:
+def test_a_sound_server(build, fresh_server):
     # On one that others use there may be what a doctor complains of.
     server = fresh_server(build, "--appendonly", "yes")
     report = examine([server.url])
@@ -39,20 +33,20 @@ def test_a_sound_server(build: Build, fresh_server: Callable[..., Server]) -> No
     assert abs(node.clock) < 1
 
 
-def test_no_server_there() -> None:
+def test_no_server_there():
     report = examine([f"redis://:s3cret@{HOST}:{free_port()}/0"])
     assert report.grade is Grade.CRITICAL
     assert "not reachable" in texts(report)
     assert "s3cret" not in report.as_json()
 
 
-def test_a_single_server_that_stores_nothing(build: Build, fresh_server: Callable[..., Server]) -> None:
+def test_a_single_server_that_stores_nothing(build, fresh_server):
     report = examine([fresh_server(build).url])
     assert report.grade is Grade.WARNING
     assert "a restart frees every lock" in texts(report)
 
 
-def test_settings_that_endanger(build: Build, fresh_server: Callable[..., Server]) -> None:
+def test_settings_that_endanger(build, fresh_server):
     master = fresh_server(build, "--maxmemory-policy", "volatile-lru")
     report = examine([master.url])
     assert report.grade is Grade.WARNING
@@ -64,13 +58,13 @@ def test_settings_that_endanger(build: Build, fresh_server: Callable[..., Server
     assert "replica" in texts(report)
 
 
-def test_one_server_twice(valkey: Server) -> None:
+def test_one_server_twice(valkey):
     report = examine([valkey.url, valkey.url, valkey.url])
     assert report.grade is Grade.CRITICAL
     assert "same server" in texts(report)
 
 
-def test_a_quorum_with_and_without_its_majority(fresh_server: Callable[..., Server]) -> None:
+def test_a_quorum_with_and_without_its_majority(fresh_server):
     urls = [fresh_server().url, fresh_server().url, f"redis://{HOST}:{free_port()}/0"]
     report = examine(urls)
     assert (report.reachable, report.needed, report.grade) == (2, 2, Grade.WARNING)
@@ -80,7 +74,7 @@ def test_a_quorum_with_and_without_its_majority(fresh_server: Callable[..., Serv
     assert report.findings[0].text == "no quorum: 2 of 5 are reachable, 3 are needed"
 
 
-def test_locks_that_never_expire(server: Server, fresh_server: Callable[..., Server]) -> None:
+def test_locks_that_never_expire(server, fresh_server):
     own = fresh_server(server.build, "--appendonly", "yes")
     with pyredisson.Redisson.from_url(own.url) as client, own.client() as direct:
         names = [f"orders{number}" for number in range(8)]
@@ -112,24 +106,24 @@ def seen(number: int, clock: float = 0.0, data: int | None = None) -> Node:
     return Node(f"redis://{number}", facts=read_info("\r\n".join([*lines, ""]).encode(), 0.0), clock=clock)
 
 
-def test_clocks_are_compared_with_each_other() -> None:
+def test_clocks_are_compared_with_each_other():
     assert judge([seen(1, 7.0), seen(2, 7.1), seen(3, 7.2)]).grade is Grade.OK
     report = judge([seen(1, 7.0), seen(2, 7.1), seen(3, 9.5)])
     assert "redis://3 is 2.5 s ahead of that of redis://1" in texts(report)
 
 
-def test_nodes_have_data_of_their_own() -> None:
+def test_nodes_have_data_of_their_own():
     assert "same master" in texts(judge([seen(1), seen(2), seen(3, data=1)]))
 
 
-def test_slots_that_no_node_serves_and_a_master_without_replicas() -> None:
+def test_slots_that_no_node_serves_and_a_master_without_replicas():
     report = judge([Node("redis+cluster://a", masters=[seen(1)], unserved=1)])
     assert report.grade is Grade.CRITICAL
     assert "no node serves 1 of the slots" in texts(report)
     assert "no replica follows this master" in texts(report)
 
 
-def test_an_even_number_is_remarked_upon() -> None:
+def test_an_even_number_is_remarked_upon():
     assert "odd number" in texts(judge([seen(number) for number in range(4)]))
     assert not judge([seen(number) for number in range(5)]).findings
 
@@ -137,7 +131,7 @@ def test_an_even_number_is_remarked_upon() -> None:
 # ---- sentinels and clusters ------------------------------------------------------------------------------------------
 
 
-def test_what_sentinels_watch(watched: SentinelSet) -> None:
+def test_what_sentinels_watch(watched):
     assert "stores nothing on disk" in texts(examine([watched.url]))
     watched.servers[0].config_set("appendonly", "yes")
     report = examine([watched.url])
@@ -168,7 +162,7 @@ def test_what_sentinels_watch(watched: SentinelSet) -> None:
     assert "s3cret" not in report.as_json()
 
 
-def test_sentinels_that_report_an_old_master(watched: SentinelSet) -> None:
+def test_sentinels_that_report_an_old_master(watched):
     old, new = watched.hand_over()
     report = examine([watched.url])
     assert report.grade is Grade.CRITICAL
@@ -186,7 +180,7 @@ def test_sentinels_that_report_an_old_master(watched: SentinelSet) -> None:
     assert node.sentinels.master == (HOST, new.port), "that of most"
 
 
-def test_a_cluster(fresh_cluster: RunningCluster) -> None:
+def test_a_cluster(fresh_cluster):
     cluster = fresh_cluster
     assert "stores nothing on disk" in texts(examine([cluster.url]))
     for each in cluster.masters():
@@ -203,10 +197,10 @@ def test_a_cluster(fresh_cluster: RunningCluster) -> None:
     assert node.unserved == 0
 
 
-def test_the_command(fresh_server: Callable[..., Server], tmp_path: Path) -> None:
+def test_the_command(fresh_server, tmp_path):
     valkey = fresh_server(VALKEY, "--appendonly", "yes")
 
-    def run(*arguments: str) -> tuple[int, str]:
+    def run(*arguments):
         with programs(tmp_path) as command_line:
             program = command_line.pyredisson("doctor", *arguments)
             return program.exit_code(), program.stdout
@@ -221,7 +215,7 @@ def test_the_command(fresh_server: Callable[..., Server], tmp_path: Path) -> Non
     assert "s3cret" not in said
     code, said = run("--json", "--url", valkey.url)
     assert code == 0
-    found: dict[str, Any] = json.loads(said)
+    found = json.loads(said)
     assert found["grade"] == "ok"
     assert found["nodes"][0]["facts"]["run_id"] == valkey.info()["run_id"]
     assert run("--url", "nonsense://x")[0] == 2

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-import redis
 import redis.exceptions as rx
 
 from pyredisson.errors import OutcomeUnknownError, QuorumUnreachableError
@@ -15,7 +14,6 @@ from pyredisson.events import OutcomeUnknown
 from tests.proxy import Proxy
 from tests.real_servers.client_settings import changed
 from tests.real_servers.observation import ACQUIRE, await_waiter
-from tests.servers import Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 
@@ -39,9 +37,7 @@ def _unknown(world: ClockWorld) -> int:
 
 
 @pytest.mark.parametrize("kind", CALLS)
-def test_a_connection_that_was_never_made_is_its_own_error(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, kind: str
-) -> None:
+def test_a_connection_that_was_never_made_is_its_own_error(world, proxy, direct, unique_name, kind):
     client, actor = world.connected(proxy.url), world.actor()
     call = CALLS[kind](client, unique_name)
     with changed(client, timeout=0.3):
@@ -59,9 +55,7 @@ def test_a_connection_that_was_never_made_is_its_own_error(
     assert _unknown(world) == 1
 
 
-def test_an_unlock_that_is_called_again_and_not_sent(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
-) -> None:
+def test_an_unlock_that_is_called_again_and_not_sent(world, proxy, direct, unique_name):
     client, actor = world.connected(proxy.url), world.actor()
     lock = client.get_lock(unique_name)
     actor.do(lock.lock)
@@ -79,11 +73,8 @@ def test_an_unlock_that_is_called_again_and_not_sent(
 
 
 @pytest.mark.parametrize("kind", CALLS)
-def test_a_refused_login_is_an_authentication_error(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, kind: str
-) -> None:
-    server = fresh_server()
-    with server.client() as direct, Proxy(server.port) as proxy:
+def test_a_refused_login_is_an_authentication_error(world, own, unique_name, kind):
+    with own.client() as direct, Proxy(own.port) as proxy:
         direct.execute_command("ACL", "SETUSER", "app", "on", ">one", "~*", "&*", "+@all")
         client, actor = world.connected(proxy.url.replace("://", "://app:one@")), world.actor()
         call = CALLS[kind](client, unique_name)
@@ -104,8 +95,8 @@ def test_a_refused_login_is_an_authentication_error(
 
 
 def test_a_request_of_this_call_stays_in_doubt_when_later_copies_are_not_sent(
-    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
-) -> None:
+    world, proxy, valkey, direct, unique_name
+):
     client, holder, actor = world.connected(proxy.url), world.actor(), world.actor()
     theirs = world.from_url(valkey.url).get_lock(unique_name)
     holder.do(theirs.lock)
@@ -123,9 +114,7 @@ def test_a_request_of_this_call_stays_in_doubt_when_later_copies_are_not_sent(
 
 
 @pytest.mark.parametrize("quorum", ["quorum", "all"])
-def test_a_multi_lock_that_could_not_ask_its_members(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, quorum: str
-) -> None:
+def test_a_multi_lock_that_could_not_ask_its_members(world, fresh_server, unique_name, quorum):
     with ExitStack() as stack:
         _release_without_members(
             world, [stack.enter_context(Proxy(fresh_server().port)) for _ in range(3)], unique_name, quorum

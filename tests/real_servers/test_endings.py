@@ -1,30 +1,22 @@
 """Clients that are closed, and threads and tasks that end, while there is something going on."""
 
-from __future__ import annotations
-
 import threading
 
-import redis
-
 from pyredisson._core.names import LockNames
-from tests.proxy import Proxy
 from tests.real_servers.observation import calls, held
 from tests.waiting import until
-from tests.worlds.clock import ClockWorld
 
 # --- close() ---
 
 
-def test_close_removes_the_client_from_the_list_of_waiting_clients(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
-) -> None:
+def test_close_removes_the_client_from_the_list_of_waiting_clients(world, proxy, direct, unique_name):
     """The request of a waiter that acquires leaves its client there for another waiter, which is interrupted then."""
     client, names = world.connected(proxy.url), LockNames(unique_name)
     lock, first, second = client.get_lock(unique_name), world.actor(), world.interruptible()
     in_flight, interrupted = threading.Event(), threading.Event()
     by_waiter = calls("lock_acquire_waiting")
 
-    def delay(args: list[bytes]) -> bool:
+    def delay(args):
         another_waits = by_waiter(args) and args[-4] != b"-1"
         if another_waits and not in_flight.is_set():
             in_flight.set()
@@ -32,7 +24,7 @@ def test_close_removes_the_client_from_the_list_of_waiting_clients(
             direct.delete(unique_name)
         return False
 
-    def acquires() -> bool:
+    def acquires():
         direct.publish(names.channel, "0")
         return in_flight.is_set()
 

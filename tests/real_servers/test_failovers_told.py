@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -12,10 +11,9 @@ import pytest
 
 from pyredisson._net.slots import read_slots
 from pyredisson.events import Event, MasterChanged, QuorumNodeBack, QuorumNodeLost
-from tests.clusters import RunningCluster
 from tests.proxy import Proxy
 from tests.sentinels import SentinelSet
-from tests.servers import VALKEY, Server
+from tests.servers import VALKEY
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 
@@ -28,9 +26,7 @@ def _lines(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
     return [record.getMessage() for record in caplog.records if text in record.getMessage()]
 
 
-def test_sentinels_name_another_master(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_sentinels_name_another_master(world, fresh_server, unique_name, caplog):
     sentinels = SentinelSet(fresh_server, VALKEY)
     try:
         client, actor = world.from_url(sentinels.url), world.actor()
@@ -53,9 +49,7 @@ def test_sentinels_name_another_master(
         sentinels.stop()
 
 
-def test_a_replica_takes_over_in_a_cluster(
-    world: ClockWorld, cluster: RunningCluster, unique_name: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_replica_takes_over_in_a_cluster(world, cluster, unique_name, caplog):
     client, actor = world.from_url(cluster.url), world.actor()
     names = [f"{unique_name}-{number}" for number in range(30)]
     for name in names:
@@ -73,19 +67,13 @@ def test_a_replica_takes_over_in_a_cluster(
         assert f"{event.held} locks are held across" in line
 
 
-def test_a_node_that_the_cluster_has_lost_has_no_address() -> None:
+def test_a_node_that_the_cluster_has_lost_has_no_address():
     reply = [[0, 5460, [b"127.0.0.1", 0, b"id"]], [5461, 16383, [b"127.0.0.1", 7001, b"id"]]]
     assert read_slots(reply, ("127.0.0.1", 7001), None) == [(5461, 16383, ("127.0.0.1", 7001))]
 
 
 @pytest.mark.parametrize("by", ["acquires", "renewals"])
-def test_a_quorum_that_has_lost_a_node(
-    world: ClockWorld,
-    fresh_server: Callable[..., Server],
-    unique_name: str,
-    caplog: pytest.LogCaptureFixture,
-    by: str,
-) -> None:
+def test_a_quorum_that_has_lost_a_node(world, fresh_server, unique_name, caplog, by):
     with ExitStack() as stack:
         proxies = [stack.enter_context(Proxy(fresh_server().port)) for _ in range(3)]
         clients = [world.connected(proxy.url, restart_guard=False, quorum_node_timeout=1.0) for proxy in proxies]
@@ -95,7 +83,7 @@ def test_a_quorum_that_has_lost_a_node(
         actor = world.actor()
         actor.do(lock.lock)
 
-        def use() -> bool:
+        def use():
             if by == "acquires":
                 actor.do(lock.unlock)
                 actor.do(lock.lock)
@@ -117,16 +105,14 @@ def test_a_quorum_that_has_lost_a_node(
         actor.do(lock.unlock)
 
 
-def test_a_node_that_refuses_is_not_said_to_be_silent(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_node_that_refuses_is_not_said_to_be_silent(world, fresh_server, unique_name, caplog):
     servers = [fresh_server() for _ in range(3)]
     clients = [world.connected(server.url, restart_guard=False) for server in servers]
     lock = clients[0].get_red_lock(*[client.get_lock(unique_name) for client in clients])
     servers[1].config_set("min-replicas-to-write", 1)
     actor = world.actor()
 
-    def told() -> list[str]:
+    def told():
         actor.do(lock.lock)
         actor.do(lock.unlock)
         return _lines(caplog, f"quorum {unique_name!r}")

@@ -25,7 +25,6 @@ from pyredisson import Config
 from pyredisson._asyncio.pipe import Pipe
 from pyredisson._core import acquiring as settle
 from pyredisson._core.failures import NotSent, Unanswered
-from pyredisson._core.hold import Hold
 from pyredisson._core.owners import CallChains
 from pyredisson._core.ownership import IN_DOUBT
 from pyredisson._core.runtime import run
@@ -35,7 +34,6 @@ from pyredisson._threads.sockets import Connection
 from tests.real_servers.contenders import Do, at_once, awaited
 from tests.real_servers.observation import load_scripts
 from tests.servers import Server
-from tests.volumes import Volume
 from tests.waiting import soon, until
 
 CONFIG = Config(lock_watchdog_timeout=3600, timeout=20.0)
@@ -332,15 +330,7 @@ async def compare(twins: Twins, seed: int, do: Do) -> None:
 
 @pytest.mark.volume
 @pytest.mark.parametrize("kind", KINDS)
-def test_threads(
-    kind: str,
-    valkey: Server,
-    direct: redis.Redis,
-    unique_name: str,
-    volume: Volume,
-    noted: list[bool],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_threads(kind, valkey, direct, unique_name, volume, noted, monkeypatch):
     with (
         pyredisson.Redisson.from_url(valkey.url, config=CONFIG) as fast,
         pyredisson.Redisson.from_url(valkey.url, config=CONFIG) as general,
@@ -354,16 +344,8 @@ def test_threads(
 
 @pytest.mark.volume
 @pytest.mark.parametrize("kind", KINDS)
-def test_tasks(
-    kind: str,
-    valkey: Server,
-    direct: redis.Redis,
-    unique_name: str,
-    volume: Volume,
-    noted: list[bool],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def histories() -> None:
+def test_tasks(kind, valkey, direct, unique_name, volume, noted, monkeypatch):
+    async def histories():
         async with (
             pyredisson.asyncio.Redisson.from_url(valkey.url, config=CONFIG) as fast,
             pyredisson.asyncio.Redisson.from_url(valkey.url, config=CONFIG) as general,
@@ -382,13 +364,11 @@ def use_once(lock: Any) -> None:
         pass
 
 
-def test_a_handle_that_another_thread_uses_meanwhile(
-    valkey: Server, unique_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_handle_that_another_thread_uses_meanwhile(valkey, unique_name, monkeypatch):
     """Each thread acts on its own ownership, whichever one the handle has used last."""
     with pyredisson.Redisson.from_url(valkey.url, config=CONFIG) as client:
         lock = client.get_lock(unique_name)
-        core: Any = lock._core
+        core = lock._core
         use_once(lock)
         own = core.last
         other_thread = threading.Thread(target=use_once, args=(lock,))
@@ -397,10 +377,10 @@ def test_a_handle_that_another_thread_uses_meanwhile(
         others = core.last
         assert others is not own
 
-        def loop() -> None:
+        def loop():
             core.last = others
 
-        def sees(chains: CallChains, hold: Hold) -> bool:
+        def sees(chains, hold):
             core.last = others
             return saw(chains, hold)
 
@@ -414,15 +394,13 @@ def test_a_handle_that_another_thread_uses_meanwhile(
             assert (len(others.holds), others.pending, others.call.thread) == (0, None, 0)
 
 
-def test_a_fair_hand_over_takes_three_scripts(
-    valkey: Server, direct: redis.Redis, unique_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fair_hand_over_takes_three_scripts(valkey, direct, unique_name, monkeypatch):
     """A release, an attempt that joins the queue, and one that acquires: a subscription that stands costs no other."""
     monkeypatch.setattr("pyredisson._core.subscriptions.LINGER", 60.0)
-    sent: list[bytes] = []
+    sent = []
     exchange = Connection.exchange
 
-    def noted(self: Connection, data: bytes | None, timeout: float) -> Any:
+    def noted(self, data, timeout):
         if data is not None and unique_name.encode() in data:
             sent.append(data)
         return exchange(self, data, timeout)
@@ -430,7 +408,7 @@ def test_a_fair_hand_over_takes_three_scripts(
     turns, left = 20, [True, True]
     queue = f"redisson_lock_queue:{{{unique_name}}}"
 
-    def take_turns(lock: Any, other: int) -> None:
+    def take_turns(lock, other):
         for _ in range(turns):
             with lock:
                 until(lambda: direct.llen(queue) == 1 or not left[other], 10.0)

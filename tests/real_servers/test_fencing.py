@@ -51,7 +51,7 @@ def holders(valkey: Server, unique_name: str) -> Iterator[Holders]:
 @pytest.mark.parametrize(
     ("token", "error"), [(None, TypeError), ("7", TypeError), (True, TypeError), (-1, ValueError), (2**63, ValueError)]
 )
-def test_an_invalid_token_is_refused(token: Any, error: type[Exception]) -> None:
+def test_an_invalid_token_is_refused(token, error):
     with pytest.raises(error):
         check_token(token)
     with pytest.raises(error):
@@ -60,7 +60,7 @@ def test_an_invalid_token_is_refused(token: Any, error: type[Exception]) -> None
         http.header(token)
 
 
-def test_the_error_says_what_happened() -> None:
+def test_the_error_says_what_happened():
     memory = http.Memory()
     memory.advance("orders", token=8)
     with pytest.raises(StaleTokenError, match="token 7 was refused: a later holder has written with token 8") as error:
@@ -110,7 +110,7 @@ def account(database: Database, number: int = 7) -> tuple[int, int | None]:
         return balance, fence
 
 
-def test_a_row_refuses_a_late_write(database: Database, holders: Holders) -> None:
+def test_a_row_refuses_a_late_write(database, holders):
     with closing(database.connect()) as late, closing(database.connect()) as connection:
         assert sql.update(late, "accounts", {"balance": 90}, {"id": 7}, token=holders.paused)
         late.commit()
@@ -130,7 +130,7 @@ def test_a_row_refuses_a_late_write(database: Database, holders: Holders) -> Non
     assert account(database, 8) == (40, holders.paused)
 
 
-def test_more_than_one_row_is_an_error(database: Database) -> None:
+def test_more_than_one_row_is_an_error(database):
     with closing(database.connect()) as connection:
         with pytest.raises(ValueError, match="2 rows"):
             sql.update(connection, "accounts", {"balance": 1}, {"note": None}, token=9)
@@ -138,13 +138,13 @@ def test_more_than_one_row_is_an_error(database: Database) -> None:
     assert account(database) == (100, None)
 
 
-def test_two_writers_at_once_leave_the_greater_token(database: Database) -> None:
+def test_two_writers_at_once_leave_the_greater_token(database):
     """The check and the write are one statement: the one who waits for the row checks again."""
     with closing(database.connect()) as later:
         sql.update(later, "accounts", {"balance": 80}, {"id": 7}, token=8)  # Not committed yet.
-        refused: list[BaseException] = []
+        refused = []
 
-        def write_late() -> None:
+        def write_late():
             with closing(database.connect()) as earlier:
                 try:
                     sql.update(earlier, "accounts", {"balance": 60}, {"id": 7}, token=7)
@@ -172,7 +172,7 @@ def test_two_writers_at_once_leave_the_greater_token(database: Database) -> None
         (("accounts", {"fence": 1}, {"id": 7}), "column of the fencing token"),
     ],
 )
-def test_arguments_that_make_no_statement(arguments: tuple[Any, ...], says: str) -> None:
+def test_arguments_that_make_no_statement(arguments, says):
     with pytest.raises(ValueError, match=says):
         sql.statement(*arguments, token=1)
 
@@ -187,7 +187,7 @@ def test_arguments_that_make_no_statement(arguments: tuple[Any, ...], says: str)
         ("named", (":p1", ":p2", ":p3", ":p4"), {"p1": 5, "p2": 9, "p3": 7, "p4": 9}),
     ],
 )
-def test_the_statement_by_itself(style: str, marks: tuple[str, ...], parameters: Any) -> None:
+def test_the_statement_by_itself(style, marks, parameters):
     made = sql.statement("s.t", {"a": 5}, {"id": 7}, token=9, fence="f", paramstyle=style)
     text = "UPDATE s.t SET a = {}, f = {} WHERE id = {} AND (f IS NULL OR f <= {})".format(*marks)
     assert made == (text, parameters)
@@ -197,7 +197,7 @@ def test_the_statement_by_itself(style: str, marks: tuple[str, ...], parameters:
 
 
 @pytest.mark.parametrize("orm", [False, True], ids=["core", "orm"])
-def test_sqlalchemy(database: Database, holders: Holders, orm: bool) -> None:
+def test_sqlalchemy(database, holders, orm):
     sqlalchemy = pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
     from sqlalchemy.orm import DeclarativeBase, Session, mapped_column
 
@@ -213,13 +213,13 @@ def test_sqlalchemy(database: Database, holders: Holders, orm: bool) -> None:
         fence = mapped_column(sqlalchemy.BigInteger)
 
     engine = sqlalchemy.create_engine(database.url)
-    target: Any = Account if orm else Account.__table__
-    columns: Any = Account if orm else Account.__table__.c  # type: ignore[attr-defined]
+    target = Account if orm else Account.__table__
+    columns = Account if orm else Account.__table__.c  # type: ignore[attr-defined]
 
-    def begin() -> Any:
+    def begin():
         return Session(engine) if orm else engine.connect()
 
-    def set_balance(balance: int, number: int = 7) -> Any:
+    def set_balance(balance, number=7):
         return sqlalchemy.update(target).where(columns.id == number).values(balance=balance)
 
     with begin() as connection:
@@ -252,7 +252,7 @@ def data(request: pytest.FixtureRequest, server: Server) -> Iterator[redis.Redis
         yield client
 
 
-def test_a_key_refuses_a_late_write(data: redis.Redis, holders: Holders, unique_name: str) -> None:
+def test_a_key_refuses_a_late_write(data, holders, unique_name):
     guard = Guard(data)
     guard.set(unique_name, "by the paused one", token=holders.paused, ttl=30)
     assert 25 < data.ttl(unique_name) <= 30
@@ -268,7 +268,7 @@ def test_a_key_refuses_a_late_write(data: redis.Redis, holders: Holders, unique_
     data.delete(f"pyredisson_fence:{{{unique_name}}}")
 
 
-def test_a_hash_refuses_a_late_write(data: redis.Redis, holders: Holders, unique_name: str) -> None:
+def test_a_hash_refuses_a_late_write(data, holders, unique_name):
     guard = Guard(data)
     guard.hset(unique_name, {"sold": 1, "left": 9.5}, token=holders.paused)
     guard.hset(unique_name, {"sold": 2}, token=holders.current)
@@ -284,8 +284,8 @@ def test_a_hash_refuses_a_late_write(data: redis.Redis, holders: Holders, unique
     data.delete(unique_name)
 
 
-def test_the_same_under_asyncio(server: Server, holders: Holders, unique_name: str) -> None:
-    async def main() -> None:
+def test_the_same_under_asyncio(server, holders, unique_name):
+    async def main():
         async with redis.asyncio.Redis(host=HOST, port=server.port) as client:
             guard = AsyncGuard(client)
             await guard.set(unique_name, "1", token=holders.current)
@@ -307,10 +307,10 @@ def test_the_same_under_asyncio(server: Server, holders: Holders, unique_name: s
 # ---- HTTP ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_gate_refuses_a_late_write(holders: Holders) -> None:
+def test_a_gate_refuses_a_late_write(holders):
     gate = http.Gate()
 
-    def status(token: object, resource: str = "/orders/7") -> int:
+    def status(token, resource="/orders/7"):
         return gate.check(resource, {"wsgi.version": (1, 0), "HTTP_X_FENCING_TOKEN": str(token)}).status
 
     assert [status(token) for token in (holders.paused, holders.current, holders.current)] == [200, 200, 200]
@@ -321,7 +321,7 @@ def test_a_gate_refuses_a_late_write(holders: Holders) -> None:
         assert status(wrong) == 400, wrong
 
 
-def test_a_gate_does_not_grow_without_end() -> None:
+def test_a_gate_does_not_grow_without_end():
     gate = http.Gate()
     assert gate.check("/orders/7", http.header(5)).passes
     tracemalloc.start()
@@ -336,8 +336,8 @@ def test_a_gate_does_not_grow_without_end() -> None:
     assert [gate.check("/orders/7", http.header(token)).status for token in (4, 5, 6)] == [412, 200, 200]
 
 
-def test_a_gate_over_redis(holders: Holders, valkey: Server, unique_name: str) -> None:
-    def header(number: int) -> tuple[bytes, bytes]:
+def test_a_gate_over_redis(holders, valkey, unique_name):
+    def header(number):
         ((name, value),) = http.header(number).items()
         return name.lower().encode(), value.encode()
 
@@ -354,7 +354,7 @@ def test_a_gate_over_redis(holders: Holders, valkey: Server, unique_name: str) -
         data.delete(f"pyredisson_fence:{{{unique_name}}}")
 
 
-def test_headers_of_any_make() -> None:
+def test_headers_of_any_make():
     for headers in (
         {"X-Fencing-Token": "7"},
         {"x-fencing-token": 7},
@@ -367,7 +367,7 @@ def test_headers_of_any_make() -> None:
     assert http.header(7) == {"X-Fencing-Token": "7"}
 
 
-def test_a_gate_lets_one_of_many_at_once_be_the_last() -> None:
+def test_a_gate_lets_one_of_many_at_once_be_the_last():
     gate = http.Gate()
     tokens = list(range(400))
     random.Random(7).shuffle(tokens)

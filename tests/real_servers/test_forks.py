@@ -49,7 +49,7 @@ def locks_behind(client: Any) -> dict[int, object]:
 
 
 @pytest.mark.filterwarnings("ignore:Exception ignored")
-def test_the_child_uses_no_lock_of_its_parents(valkey: Server, unique_name: str) -> None:
+def test_the_child_uses_no_lock_of_its_parents(valkey, unique_name):
     """A thread of the parent may have held it at the moment of the fork, and nobody would ever release it."""
     client = pyredisson.Redisson.from_url(valkey.url)
     lock = client.get_lock(unique_name)
@@ -124,7 +124,7 @@ def run_program(valkey: Server, name: str, script: str) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
-def test_a_fork_without_pythons_hooks_makes_another_client(valkey: Server, unique_name: str) -> None:
+def test_a_fork_without_pythons_hooks_makes_another_client(valkey, unique_name):
     """Whichever is the first thing that the child does with it."""
     run_program(
         valkey,
@@ -193,7 +193,7 @@ def test_a_fork_without_pythons_hooks_makes_another_client(valkey: Server, uniqu
     )
 
 
-def test_a_fork_without_pythons_hooks_makes_another_client_of_asyncio(valkey: Server, unique_name: str) -> None:
+def test_a_fork_without_pythons_hooks_makes_another_client_of_asyncio(valkey, unique_name):
     said, _ = run_program(
         valkey,
         unique_name,
@@ -250,7 +250,7 @@ print({module: thread for module, thread in loaders.items() if thread.startswith
 """
 
 
-def test_no_thread_of_a_client_loads_modules(valkey: Server, unique_name: str) -> None:
+def test_no_thread_of_a_client_loads_modules(valkey, unique_name):
     """A fork in the middle of that would leave the child half a module, and a lock of importlib for ever."""
     done = subprocess.run(
         [sys.executable, "-c", LOADERS, valkey.url, unique_name],

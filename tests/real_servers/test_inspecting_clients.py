@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
 from contextlib import ExitStack
 from subprocess import run
 from typing import Any
@@ -18,9 +17,8 @@ import redis.sentinel
 
 from pyredisson import Config, LockTimeoutError, Redisson
 from pyredisson.inspection import LockView, as_json
-from tests.clusters import RunningCluster
 from tests.sentinels import SERVICE, SentinelSet
-from tests.servers import HOST, VALKEY, Server
+from tests.servers import HOST, VALKEY
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 
@@ -40,7 +38,7 @@ def found(world: ClockWorld, client: Any, method: str, *arguments: str) -> list[
     return world.actor().do(ask)  # type: ignore[no-any-return]
 
 
-def test_what_is_stored_under_a_name(world: ClockWorld, own: Server) -> None:
+def test_what_is_stored_under_a_name(world, own):
     client = world.from_url(own.url, client_name="shop", **SOON)
     holder, waiter = world.actor(), world.actor()
     places = [(1, waiter.number)]
@@ -49,7 +47,7 @@ def test_what_is_stored_under_a_name(world: ClockWorld, own: Server) -> None:
     holder.do(lock.lock)
     waiting = waiter.start(client.get_fair_lock("orders").lock)
 
-    def seen() -> LockView:
+    def seen():
         return world.actor().do(client.inspect, "orders")  # type: ignore[no-any-return]
 
     view = until(lambda: seen() if seen().waiters and seen().holders[0].since else None)
@@ -68,7 +66,7 @@ def test_what_is_stored_under_a_name(world: ClockWorld, own: Server) -> None:
     waiting.result()
 
 
-def test_all_locks_and_how_many_of_each_kind(world: ClockWorld, own: Server) -> None:
+def test_all_locks_and_how_many_of_each_kind(world, own):
     client = world.from_url(own.url, prefix="shop:")
     actor = world.actor()
     for number in range(3):
@@ -97,7 +95,7 @@ def test_all_locks_and_how_many_of_each_kind(world: ClockWorld, own: Server) -> 
     assert [each.client_id for each in actor.do(client.clients)] == [client.id]
 
 
-def test_permits_that_stay_after_close_are_found(world: ClockWorld, own: Server) -> None:
+def test_permits_that_stay_after_close_are_found(world, own):
     """Until their blocks are left, which release them."""
     client, other = world.from_url(own.url, **SOON), world.from_url(own.url)
     holder = world.actor()
@@ -106,7 +104,7 @@ def test_permits_that_stay_after_close_are_found(world: ClockWorld, own: Server)
         holder.do(world.enter(block))
     world.actor().do(client.close)
 
-    def leaks() -> list[LockView]:
+    def leaks():
         return sorted(found(world, other, "find_leaks"), key=lambda view: view.name)
 
     until(lambda: len(leaks()) == 2)
@@ -120,7 +118,7 @@ def test_permits_that_stay_after_close_are_found(world: ClockWorld, own: Server)
         assert not direct.keys("*presence*")
 
 
-def test_who_waits_for_what_no_one_holds(world: ClockWorld, own: Server) -> None:
+def test_who_waits_for_what_no_one_holds(world, own):
     client = world.from_url(own.url, **SOON)
     looking, waiters = world.actor(), world.actors(3)
     event, barrier, condition = client.get_event("ready"), client.get_barrier("start", 2), client.get_condition("queue")
@@ -142,13 +140,7 @@ def test_who_waits_for_what_no_one_holds(world: ClockWorld, own: Server) -> None
 
 
 @pytest.mark.parametrize("made", ["cluster", "sentinels", "user's client", "user's sentinels", "user's cluster"])
-def test_wherever_the_client_leads(
-    world: ClockWorld,
-    cluster: RunningCluster,
-    fresh_server: Callable[..., Server],
-    unique_name: str,
-    made: str,
-) -> None:
+def test_wherever_the_client_leads(world, cluster, fresh_server, unique_name, made):
     module = redis if world.runtime == "threads" else redis.asyncio
     if "cluster" in made:
         host, port = cluster.url.rpartition("://")[2].split(",")[0].split(":")
@@ -186,12 +178,12 @@ def check(world: ClockWorld, client: Any, name: str) -> None:
     actor.do(client.get_lock(name).unlock)
 
 
-def test_a_client_that_inspects_nothing_does_not_load_it() -> None:
+def test_a_client_that_inspects_nothing_does_not_load_it():
     code = "import sys, pyredisson, pyredisson.asyncio; print([each for each in sys.modules if 'inspection' in each])"
     assert run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 
-def test_what_has_run_once_is_no_leak_although_its_client_has_ended(valkey: Server, unique_name: str) -> None:
+def test_what_has_run_once_is_no_leak_although_its_client_has_ended(valkey, unique_name):
     with Redisson.from_url(valkey.url, config=Config(client_name="cron:9")) as client:
         with client.run_once(unique_name, at_most=600, at_least=300) as run:
             assert run is not None

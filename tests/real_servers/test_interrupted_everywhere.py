@@ -26,7 +26,6 @@ from pyredisson.compat.redis_py import Lock as CompatLock
 from tests.real_servers.observation import busy, load_scripts
 from tests.real_servers.signal_points import Points, other_points
 from tests.servers import VALKEY, Server, SharedServers
-from tests.volumes import Volume
 from tests.waiting import until
 
 pytestmark = [
@@ -52,7 +51,7 @@ ENTRIES = {
     "Lock.release",
     "AnyLock.release",
     "AnyLock.unlock",
-    "HoldContext.__exit__",
+    "Hold.__exit__",
     "Semaphore.__exit__",
     "PermitExpirableSemaphore.release",
     "CountDownLatch.count_down",
@@ -319,20 +318,13 @@ def servers(shared_servers: SharedServers, valkey: Server) -> Iterator[dict[int,
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
 @pytest.mark.parametrize("warm", [False, True], ids=["first", "later"])
 @pytest.mark.parametrize("name", AT_ONCE)
-def test_nothing_is_left(
-    servers: dict[int, list[redis.Redis]],
-    unique_name: str,
-    volume: Volume,
-    name: str,
-    warm: bool,
-    error: type[BaseException],
-) -> None:
+def test_nothing_is_left(servers, unique_name, volume, name, warm, error):
     case = AT_ONCE[name]
     walk = Walk(case, servers[case.servers], error, unique_name)
     direct, (before, after) = walk.direct[0], case.counts
     held_at_entries = 0
 
-    def call(at: int) -> Points:
+    def call(at):
         nonlocal held_at_entries
         key = walk.new_name()
         if before is not None and after is not None:
@@ -409,16 +401,14 @@ def subscribe(url: str, client: pyredisson.Redisson, name: str) -> None:
 
 @pytest.mark.parametrize("granted", [True, False], ids=["granted", "timed out"])
 @pytest.mark.parametrize("name", WAITING)
-def test_nothing_is_left_of_an_interrupted_wait(
-    servers: dict[int, list[redis.Redis]], unique_name: str, volume: Volume, name: str, granted: bool
-) -> None:
+def test_nothing_is_left_of_an_interrupted_wait(servers, unique_name, volume, name, granted):
     """And later calls that need not wait are as fast as before."""
     case = WAITING[name]
     walk = Walk(case, servers[case.servers], KeyboardInterrupt if granted else SoftTimeLimitExceeded, unique_name)
     holder = Holder(walk.urls, case.held or case.get)
     client = walk.clients[0]
 
-    def call(at: int) -> Points:
+    def call(at):
         key = walk.new_name()
         handle = walk.handle(key)
         with holder.holding(key, lambda: granted and client._core.presence.waiting()):
@@ -428,7 +418,7 @@ def test_nothing_is_left_of_an_interrupted_wait(
                 give_back(handle, walk.direct[0], case.counts[1])
         later = case.later(key, client) if case.later is not None else handle
 
-        def is_fast() -> bool:
+        def is_fast():
             began = time.monotonic()
             case.do(later)
             return time.monotonic() - began < 0.25

@@ -11,12 +11,11 @@ import time
 import pytest
 import redis
 
-from tests.real_servers.kind_table import FAIR, LOCK, PERMITS, READ, SEMAPHORE, WRITE, Kind
+from tests.real_servers.kind_table import FAIR, LOCK, PERMITS, READ, SEMAPHORE, WRITE
 from tests.real_servers.lock_process import Peer, PeerError
 from tests.real_servers.observation import await_waiting, load_scripts
 from tests.servers import Server
 from tests.waiting import until
-from tests.worlds.clock import ClockWorld
 
 LEASE = 1.5  # Longer than a busy machine stands still at times.
 #: For such a machine, too. What is bounded here would take 10 s and more if nobody saw to it.
@@ -48,9 +47,7 @@ def stored(server: Server, name: str) -> dict[bytes, bytes | None]:
 @by_a_task
 @pytest.mark.parametrize("lease", [None, LEASE])
 @pytest.mark.parametrize("kind", LOCKS, ids=str)
-def test_a_waiter_acquires_within_the_lease_of_a_killed_holder(
-    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind, lease: float | None
-) -> None:
+def test_a_waiter_acquires_within_the_lease_of_a_killed_holder(world, valkey, direct, unique_name, kind, lease):
     client = world.from_url(valkey.url)
     theirs, actor = kind.blocking_handle(client, unique_name), world.actor()
     with Peer("threads", valkey.url, unique_name, kind.name, lock_watchdog_timeout=LEASE) as peer:
@@ -71,8 +68,8 @@ def test_a_waiter_acquires_within_the_lease_of_a_killed_holder(
 
 @pytest.mark.parametrize("kind", LOCKS, ids=str)
 def test_a_holder_that_was_stopped_past_its_lease_learns_of_the_loss_before_it_writes(
-    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
-) -> None:
+    world, valkey, direct, unique_name, kind
+):
     client = world.from_url(valkey.url)
     theirs, actor = kind.blocking_handle(client, unique_name), world.actor()
     with Peer(world.runtime, valkey.url, unique_name, kind.name, lock_watchdog_timeout=LEASE) as peer:
@@ -99,9 +96,7 @@ def test_a_holder_that_was_stopped_past_its_lease_learns_of_the_loss_before_it_w
     kind.await_rest(direct, client, unique_name, 0)
 
 
-def test_a_permit_that_ran_out_while_its_holder_was_stopped_is_anothers(
-    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
-) -> None:
+def test_a_permit_that_ran_out_while_its_holder_was_stopped_is_anothers(world, valkey, direct, unique_name):
     client = world.from_url(valkey.url)
     permits, actor = PERMITS.handle(client, unique_name), world.actor()
     actor.do(permits.try_set_permits, 1)
@@ -126,9 +121,7 @@ def test_a_permit_that_ran_out_while_its_holder_was_stopped_is_anothers(
 
 
 @pytest.mark.parametrize("kind", [LOCK, READ, WRITE, SEMAPHORE, PERMITS], ids=str)
-def test_a_stopped_waiter_acquires_nothing_held_by_another(
-    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str, kind: Kind
-) -> None:
+def test_a_stopped_waiter_acquires_nothing_held_by_another(world, valkey, direct, unique_name, kind):
     load_scripts(valkey)
     client, holder = world.from_url(valkey.url), world.actor()
     let_in = kind.block(holder, client, unique_name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -148,13 +148,7 @@ def _callers(world: ClockWorld, client: Any, name: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_few_lines_whatever_happens(
-    world: ClockWorld,
-    fresh_server: Callable[..., Server],
-    unique_name: str,
-    caplog: pytest.LogCaptureFixture,
-    fault: Callable[[Server], Any],
-) -> None:
+def test_few_lines_whatever_happens(world, fresh_server, unique_name, caplog, fault):
     server = fresh_server(VALKEY, "--enable-debug-command", "yes", "--enable-protected-configs", "yes")
     client = world.from_url(_url(server), timeout=0.6)
     held = world.actor()
@@ -174,18 +168,17 @@ def test_few_lines_whatever_happens(
             until(lambda: any("answers again after" in line for line in _warnings(caplog)), 10, what="its end is told")
 
 
-def test_an_outage_of_the_subscriber_is_one_loss(world: ClockWorld, fresh_server: Callable[..., Server]) -> None:
-    server = fresh_server()
-    client, holder, waiter = world.from_url(server.url), world.actor(), world.actor()
+def test_an_outage_of_the_subscriber_is_one_loss(world, own):
+    client, holder, waiter = world.from_url(own.url), world.actor(), world.actor()
     lock = client.get_lock("orders")
     holder.do(lock.lock)
     waiting = waiter.start(lock.try_lock, 20.0)
     until(lambda: client._core.subscriptions.wanted(), what="it waits")
-    with full_of_clients(server):
+    with full_of_clients(own):
         time.sleep(3.0)
-    server.kill()
+    own.kill()
     time.sleep(2.0)
-    server.restart()
+    own.restart()
     assert waiting.result(20) is True
     losses = [event for _, event in world.events if isinstance(event, ConnectionDown) and event.attempt == 1]
     assert 1 <= len(losses) <= 2

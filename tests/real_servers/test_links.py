@@ -16,9 +16,9 @@ import redis
 import redis.exceptions as rx
 
 from pyredisson.errors import OutcomeUnknownError, RedissonError
-from tests.proxy import Cutter, Proxy, parse_request
+from tests.proxy import Cutter, parse_request
 from tests.real_servers.observation import INFO, await_waiter, held, nothing_left
-from tests.servers import HOST, REDIS_7, Build, Server, free_port
+from tests.servers import HOST, REDIS_7, Server, free_port
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 
@@ -73,7 +73,7 @@ def tls(fresh_server: Callable[..., Server], certificate: tuple[Path, Path]) -> 
     return server, f"rediss://{HOST}:{port}/0?ssl_ca_certs={crt}"
 
 
-def test_tls(world: ClockWorld, tls: tuple[Server, str], unique_name: str) -> None:
+def test_tls(world, tls, unique_name):
     server, url = tls
     client = world.from_url(url, timeout=9.0, lock_watchdog_timeout=2.1)
     assert client.url.startswith("rediss://")
@@ -81,9 +81,7 @@ def test_tls(world: ClockWorld, tls: tuple[Server, str], unique_name: str) -> No
         works(world, client, direct, unique_name, period=0.7)
 
 
-def test_a_certificate_that_is_not_trusted_is_an_error_at_once(
-    world: ClockWorld, tls: tuple[Server, str], unique_name: str
-) -> None:
+def test_a_certificate_that_is_not_trusted_is_an_error_at_once(world, tls, unique_name):
     _, url = tls
     client = world.from_url(url.partition("?")[0], timeout=15.0)
     began = time.monotonic()
@@ -93,9 +91,7 @@ def test_a_certificate_that_is_not_trusted_is_an_error_at_once(
 
 
 @pytest.mark.parametrize("there", ["TLS", "no TLS"])
-def test_the_wrong_scheme_for_a_port_is_named(
-    world: ClockWorld, tls: tuple[Server, str], unique_name: str, there: str
-) -> None:
+def test_the_wrong_scheme_for_a_port_is_named(world, tls, unique_name, there):
     server, url = tls
     wrong = (
         url.partition("?")[0].replace("rediss", "redis") if there == "TLS" else server.url.replace("redis", "rediss")
@@ -108,7 +104,7 @@ def test_the_wrong_scheme_for_a_port_is_named(
     assert unique_name not in str(told.value) or "unknown" not in str(told.value), "nothing was sent"
 
 
-def test_a_handshake_that_stalls_is_an_error_in_time(world: ClockWorld, unique_name: str) -> None:
+def test_a_handshake_that_stalls_is_an_error_in_time(world, unique_name):
     with socket.socket() as mute:
         mute.bind((HOST, 0))
         mute.listen()
@@ -122,9 +118,7 @@ def test_a_handshake_that_stalls_is_an_error_in_time(world: ClockWorld, unique_n
 # --- Unix sockets ---
 
 
-def test_a_unix_socket(
-    world: ClockWorld, build: Build, fresh_server: Callable[..., Server], unique_name: str, tmp_path_factory: Any
-) -> None:
+def test_a_unix_socket(world, build, fresh_server, unique_name, tmp_path_factory):
     path = tmp_path_factory.mktemp("s") / "s"
     if len(str(path)) > 100:
         pytest.skip(f"the kernel takes no such long name for a socket: {path}")
@@ -144,7 +138,7 @@ def test_a_unix_socket(
 # --- slow links ---
 
 
-def test_slices_of_one_byte(world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
+def test_slices_of_one_byte(world, proxy, direct, unique_name):
     proxy.refuse_request(INFO, "NOPERM")  # Its reply is long: it would take seconds, byte by byte.
     proxy.slice(1)
     client = world.from_url(proxy.url, timeout=30.0)
@@ -175,7 +169,7 @@ def served_by(serve: Callable[[socket.socket, threading.Event], None]) -> Iterat
             thread.join(10)
 
 
-def test_a_reply_that_trickles_in_is_as_good_as_none(world: ClockWorld, unique_name: str) -> None:
+def test_a_reply_that_trickles_in_is_as_good_as_none(world, unique_name):
     with served_by(_trickle) as url:
         client = world.from_url(url, timeout=1.8)
         began = time.monotonic()
@@ -211,7 +205,7 @@ def _trickle(listener: socket.socket, over: threading.Event) -> None:
         connection.close()
 
 
-def test_a_connection_that_ends_as_it_is_made_is_an_error_in_time(world: ClockWorld, unique_name: str) -> None:
+def test_a_connection_that_ends_as_it_is_made_is_an_error_in_time(world, unique_name):
     """Its end comes together with the answer to the greeting: before anybody has asked anything."""
     with served_by(_greet_and_leave) as url:
         lock = world.from_url(url, timeout=1.8).get_lock(unique_name)

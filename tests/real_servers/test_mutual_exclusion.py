@@ -7,7 +7,6 @@ to. It is exact at the end only if nobody was ever inside beside another.
 from __future__ import annotations
 
 import random
-import subprocess
 import time
 from collections.abc import Callable
 
@@ -20,8 +19,6 @@ from tests.proxy import Held, Proxy
 from tests.real_servers.contenders import COUNTER, Contenders
 from tests.real_servers.handles import handle
 from tests.real_servers.observation import ANY_SCRIPT, channels, keys, load_scripts
-from tests.servers import Server
-from tests.volumes import Volume
 from tests.waiting import until
 
 
@@ -153,19 +150,16 @@ CONTENTIONS = {
 
 @pytest.mark.volume
 @pytest.mark.parametrize("kind", CONTENTIONS)
-def test_only_one_owner_at_a_time_whatever_goes_wrong(
-    fresh_server: Callable[..., Server], unique_name: str, volume: Volume, kind: str
-) -> None:
-    server = fresh_server()
-    load_scripts(server)
+def test_only_one_owner_at_a_time_whatever_goes_wrong(own, unique_name, volume, kind):
+    load_scripts(own)
     processes, rounds = CONTENTIONS[kind]
     workers, rounds = 3, volume(6, full=rounds)
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
-    with Proxy(server.port) as proxy, server.client(decode_responses=True) as direct:
+    with Proxy(own.port) as proxy, own.client(decode_responses=True) as direct:
         saboteur = Saboteur(proxy, direct, seed)
         begin(direct, kind, unique_name)
-        with Contenders(proxy.url, server, unique_name, processes, workers, rounds, kind) as contenders:
+        with Contenders(proxy.url, own, unique_name, processes, workers, rounds, kind) as contenders:
             until(lambda: counting(direct) == processes * workers, within=90, what="all have come")
             direct.set(f"{unique_name}-go", 1)
             while contenders.under_way():
@@ -181,16 +175,14 @@ def test_only_one_owner_at_a_time_whatever_goes_wrong(
 @pytest.mark.parametrize(
     "kind", [pytest.param("fair_lock", marks=pytest.mark.quick), "write_lock", "permit_expirable_semaphore"]
 )
-def test_only_one_owner_at_a_time_though_one_is_killed_in_the_middle(
-    valkey: Server, direct: redis.Redis, unique_name: str, kind: str
-) -> None:
+def test_only_one_owner_at_a_time_though_one_is_killed_in_the_middle(valkey, direct, unique_name, kind):
     begin(direct, kind, unique_name)
     counter, written, go = (f"{unique_name}-{key}" for key in ("counter", "written", "go"))
     direct.set(go, 1)
     with Contenders(valkey.url, valkey, unique_name, 2, 2, 1_000_000, kind, 1.5) as contenders:
         victim, survivor = contenders.processes
 
-        def has_written(process: subprocess.Popen[str]) -> int:
+        def has_written(process):
             return int(direct.hget(written, str(process.pid)) or 0)
 
         until(lambda: has_written(victim) >= 3 and has_written(survivor) >= 3, within=90, what="both are at it")

@@ -14,7 +14,6 @@ from redis.lock import Lock as RedisPyLock
 
 from pyredisson import Redisson
 from pyredisson.compat.redis_py import Lock as DropIn
-from tests.proxy import Proxy
 from tests.servers import Server
 from tests.waiting import until
 
@@ -93,7 +92,7 @@ def library(request: pytest.FixtureRequest, valkey: Server, direct: redis.Redis,
     library.close()
 
 
-def test_a_lock_is_not_renewed_and_its_release_reports_that_or_nothing(library: Any, direct: redis.Redis) -> None:
+def test_a_lock_is_not_renewed_and_its_release_reports_that_or_nothing(library, direct):
     release = library.acquire(SHORT)
     until(lambda: not direct.exists(library.key), what="it expired, renewed by nothing")
     if library.error is None:
@@ -103,13 +102,13 @@ def test_a_lock_is_not_renewed_and_its_release_reports_that_or_nothing(library: 
             release()
 
 
-def test_a_lock_is_not_reentrant(library: Any, direct: redis.Redis) -> None:
+def test_a_lock_is_not_reentrant(library, direct):
     assert library.acquire(LONG)
     assert library.acquire(LONG) is None
     direct.delete(library.key)
 
 
-def test_a_token_lock_excludes_it_and_is_excluded_by_it(library: Any, valkey: Server, direct: redis.Redis) -> None:
+def test_a_token_lock_excludes_it_and_is_excluded_by_it(library, valkey, direct):
     with Redisson.from_url(valkey.url) as client:
         mine = client.get_token_lock(library.key)
         release = library.acquire(LONG)
@@ -123,16 +122,14 @@ def test_a_token_lock_excludes_it_and_is_excluded_by_it(library: Any, valkey: Se
     direct.delete(library.key)
 
 
-def test_a_lock_of_redis_py_never_expires_by_default(valkey: Server, direct: redis.Redis, unique_name: str) -> None:
+def test_a_lock_of_redis_py_never_expires_by_default(valkey, direct, unique_name):
     release = RedisPy(valkey, direct, unique_name).acquire(None)
     assert release is not None
     assert direct.pttl(unique_name) == -1
     release()
 
 
-def test_a_lock_of_pottery_expires_after_ten_seconds_by_default(
-    valkey: Server, direct: redis.Redis, unique_name: str
-) -> None:
+def test_a_lock_of_pottery_expires_after_ten_seconds_by_default(valkey, direct, unique_name):
     library = Pottery(valkey, direct, unique_name)
     release = library.acquire(None)
     assert release is not None
@@ -140,9 +137,7 @@ def test_a_lock_of_pottery_expires_after_ten_seconds_by_default(
     release()
 
 
-def test_a_lost_reply_leaves_a_lock_of_redis_py_held_and_refused(
-    proxy: Proxy, direct: redis.Redis, unique_name: str
-) -> None:
+def test_a_lost_reply_leaves_a_lock_of_redis_py_held_and_refused(proxy, direct, unique_name):
     """It repeats the request, and is refused by its own first one."""
     with redis.Redis(port=proxy.port) as client:
         client.ping()
@@ -171,16 +166,13 @@ DROP_IN_CALLS: dict[str, Callable[[Any], object]] = {
 
 
 @pytest.mark.parametrize(
-    "state",
-    ["held", "taken away", "never acquired", "without a timeout", "another type", "replaced by another type"],
+    "state", ["held", "taken away", "never acquired", "without a timeout", "another type", "replaced by another type"]
 )
 @pytest.mark.parametrize("call", DROP_IN_CALLS)
-def test_the_drop_in_does_what_the_lock_of_redis_py_does(
-    direct: redis.Redis, unique_name: str, state: str, call: str
-) -> None:
+def test_the_drop_in_does_what_the_lock_of_redis_py_does(direct, unique_name, state, call):
     """The same results, errors and leases, but for those that the documentation names."""
 
-    def outcome(kind: Any) -> tuple[object, int, bool]:
+    def outcome(kind):
         lock = kind(direct, unique_name, timeout=None if state == "without a timeout" else 20, sleep=0.01)
         if state not in ("never acquired", "another type"):
             assert lock.acquire(token="a token")
@@ -192,7 +184,7 @@ def test_the_drop_in_does_what_the_lock_of_redis_py_does(
             direct.hset(unique_name, "another:1", "1")
             direct.pexpire(unique_name, 5_000)
         try:
-            result: object = DROP_IN_CALLS[call](lock)
+            result = DROP_IN_CALLS[call](lock)
         except RedisError as error:
             result = type(error)
         left = direct.pttl(unique_name)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import redis
@@ -14,12 +12,10 @@ from pyredisson._core.deadline import certain_for
 from pyredisson._core.names import LockNames
 from pyredisson.errors import LockLostError, OutcomeUnknownError
 from pyredisson.events import ConnectionDown, Lost, RenewalFailed
-from tests.proxy import Proxy
 from tests.real_servers.client_settings import await_renewals, changed, renewed_every
 from tests.real_servers.observation import RELEASE, RENEW, await_waiter, held, listeners, nothing_left, side_by_side
-from tests.servers import REDIS_6, Server
+from tests.servers import REDIS_6
 from tests.waiting import until
-from tests.worlds.base import Actor
 from tests.worlds.clock import PATIENCE_WITH_FAULTS, ClockWorld
 
 AWAY = (rx.ConnectionError, rx.TimeoutError, OutcomeUnknownError)
@@ -29,7 +25,7 @@ MARGIN = 2.0  # seconds; this machine may be busy
 # --- in the middle ---
 
 
-def test_cut_off_while_holding(world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str) -> None:
+def test_cut_off_while_holding(world, proxy, direct, unique_name):
     client = world.from_url(proxy.url)
     lock, other = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2")
     actor = world.actor()
@@ -47,9 +43,7 @@ def test_cut_off_while_holding(world: ClockWorld, proxy: Proxy, direct: redis.Re
     assert not world.losses
 
 
-def test_idle_connections_that_were_closed_are_no_outage(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
-) -> None:
+def test_idle_connections_that_were_closed_are_no_outage(world, proxy, direct, unique_name):
     client = world.from_url(proxy.url)
     lock, actor = client.get_lock(unique_name), world.actor()
     for _ in range(10):
@@ -65,19 +59,16 @@ def test_idle_connections_that_were_closed_are_no_outage(
     nothing_left(direct, client, unique_name)
 
 
-def test_the_server_dies_and_comes_back_empty(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
-) -> None:
-    server = fresh_server()
-    client = world.from_url(server.url, lock_watchdog_timeout=30.0)
+def test_the_server_dies_and_comes_back_empty(world, own, unique_name):
+    client = world.from_url(own.url, lock_watchdog_timeout=30.0)
     renewed_every(client, 0.4)
     lock, actor, other = client.get_lock(unique_name), world.actor(), world.actor()
     context = lock.hold()
     lease = actor.do(world.enter(context))
-    server.kill()
+    own.kill()
     with pytest.raises(AWAY), changed(client, timeout=0.6):
         other.do(lock.try_lock)
-    server.restart()
+    own.restart()
 
     # Nobody holds it now, and its holder is told by the next renewal.
     until(lambda: world.losses, what="told")
@@ -88,7 +79,7 @@ def test_the_server_dies_and_comes_back_empty(
     assert other.do(lock.try_lock)
     with pytest.raises(LockLostError):
         actor.do(world.leave(context))
-    with server.client() as direct:
+    with own.client() as direct:
         assert held(direct, lock, other) == 1
         other.do(lock.unlock)
         nothing_left(direct, client, unique_name)
@@ -97,9 +88,7 @@ def test_the_server_dies_and_comes_back_empty(
 # --- while waiting ---
 
 
-def test_a_place_in_the_queue_is_given_up_after_an_outage(
-    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
-) -> None:
+def test_a_place_in_the_queue_is_given_up_after_an_outage(world, proxy, valkey, direct, unique_name):
     theirs, holder = world.from_url(valkey.url).get_fair_lock(unique_name), world.actor()
     holder.do(theirs.lock)
     client, actor = world.connected(proxy.url), world.actor()
@@ -121,8 +110,8 @@ def test_a_place_in_the_queue_is_given_up_after_an_outage(
 
 @pytest.mark.parametrize("form", ["calls", "blocks"])
 def test_an_outer_hold_is_renewed_after_an_inner_one_that_could_not_be_released(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, form: str
-) -> None:
+    world, proxy, direct, unique_name, form
+):
     """The caller repeats the call; nobody comes back to a block, which is released in the background."""
     client = world.from_url(proxy.url)
     renewed_every(client, 0.3)
@@ -154,9 +143,7 @@ def test_an_outer_hold_is_renewed_after_an_inner_one_that_could_not_be_released(
 # --- silence of one request ---
 
 
-def test_the_silence_of_one_request_delays_other_owners_by_its_timeout_at_most(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
-) -> None:
+def test_the_silence_of_one_request_delays_other_owners_by_its_timeout_at_most(world, proxy, direct, unique_name):
     client = world.from_url(proxy.url, timeout=6.0)
     actor, other = world.actor(), world.actor()
     lock, another = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2")
@@ -209,9 +196,7 @@ class HandOver:
         nothing_left(direct, self.client, self._lock.name)
 
 
-def test_silent_and_found_out_by_a_ping_without_an_answer(
-    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
-) -> None:
+def test_silent_and_found_out_by_a_ping_without_an_answer(world, proxy, valkey, direct, unique_name):
     hand_over = HandOver(world, proxy.url, valkey.url, unique_name, ping_interval=0.2, ping_timeout=1.2)
     hand_over.begin_to_wait()
     await_waiter(direct, hand_over.client, unique_name)
@@ -223,9 +208,7 @@ def test_silent_and_found_out_by_a_ping_without_an_answer(
     assert 0.1 < time.monotonic() - began < 8.0
 
 
-def test_the_confirmation_never_comes(
-    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
-) -> None:
+def test_the_confirmation_never_comes(world, proxy, valkey, direct, unique_name):
     hand_over = HandOver(world, proxy.url, valkey.url, unique_name, ping_interval=0.2, ping_timeout=0.3)
     silent = [proxy.drop_reply("SUBSCRIBE", 1, then="hang"), proxy.hold_request("SUBSCRIBE", 2)]
     hand_over.begin_to_wait()
@@ -234,9 +217,7 @@ def test_the_confirmation_never_comes(
     hand_over.finish(direct)
 
 
-def test_dropped_for_its_output_buffer(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
-) -> None:
+def test_dropped_for_its_output_buffer(world, fresh_server, unique_name):
     # Valkey counts no buffer for a payload that it need not copy.
     server = fresh_server(REDIS_6)
     server.config_set("client-output-buffer-limit", "pubsub 32kb 16kb 1")
@@ -259,8 +240,8 @@ LATE = 0.25  # seconds after another alarm for the same moment rang, on this mac
 
 @pytest.mark.parametrize("outage", ["blackhole", "cut", "unanswered"])
 def test_a_renewal_that_never_gets_through_is_a_loss_reported_at_the_deadline(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, outage: str
-) -> None:
+    world, proxy, direct, unique_name, outage
+):
     client = world.connected(proxy.url, lock_watchdog_timeout=2.4)
     lock, actor = client.get_lock(unique_name), world.actor()
     unanswered = proxy.hold_request(RENEW, None)  # None gets through before the outage either, should that be late.
@@ -296,21 +277,18 @@ def test_a_renewal_that_never_gets_through_is_a_loss_reported_at_the_deadline(
 # --- the server is stopped ---
 
 
-def test_no_call_hangs_on_a_stopped_server(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
-) -> None:
-    server = fresh_server()
-    client = world.connected(server.url, timeout=1.5, connect_timeout=1.5, ping_interval=0.2, ping_timeout=0.4)
+def test_no_call_hangs_on_a_stopped_server(world, own, unique_name):
+    client = world.connected(own.url, timeout=1.5, connect_timeout=1.5, ping_interval=0.2, ping_timeout=0.4)
     lock, free = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2")
     holder, waiter = world.actor(), world.actor()
     holder.do(lock.lock)
     began = time.monotonic()
     waiting = waiter.start(lock.try_lock, 2.5)
-    with server.client() as direct:
+    with own.client() as direct:
         await_waiter(direct, client, unique_name)
-    server.pause()
+    own.pause()
     # A new client, too: the kernel takes its connection, and nobody answers.
-    stranger = world.from_url(server.url, timeout=1.5, connect_timeout=1.5)
+    stranger = world.from_url(own.url, timeout=1.5, connect_timeout=1.5)
     calls_of_one = [
         (world.actor(), [free.lock, free.try_lock]),
         (world.actor(), [free.is_locked]),
@@ -321,7 +299,7 @@ def test_no_call_hangs_on_a_stopped_server(
         (holder, [lock.unlock]),
     ]
 
-    def fail_in_time(one: tuple[Actor, list[Callable[[], Any]]]) -> None:
+    def fail_in_time(one):
         actor, calls = one
         for call in calls:
             asked = time.monotonic()
@@ -337,7 +315,7 @@ def test_no_call_hangs_on_a_stopped_server(
     asked = time.monotonic()
     world.run(stranger.close)
     assert time.monotonic() - asked < 4.0
-    server.resume()
+    own.resume()
     holder.do(lock.unlock)
-    with server.client() as direct:
+    with own.client() as direct:
         nothing_left(direct, client, lock.name, free.name)

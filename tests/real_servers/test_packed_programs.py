@@ -46,19 +46,19 @@ def zipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("program", [THREADS, ASYNCIO], ids=["threads", "asyncio"])
-def test_each_kind_from_a_zip(zipped: Path, program: str) -> None:
+def test_each_kind_from_a_zip(zipped, program):
     with Server.start(VALKEY) as server:
         program = PACKED.format(place=zipped.name) + program
         assert run([sys.executable, "-W", "error", "-c", program, server.url], PYTHONPATH=str(zipped)) == "done\n"
 
 
-def test_the_command_line_from_a_zip(zipped: Path) -> None:
+def test_the_command_line_from_a_zip(zipped):
     with Server.start(VALKEY) as server:
         assert "doctor" in run([sys.executable, str(zipped), "--help"])
         assert "[]" in run([sys.executable, str(zipped), "ls", "--json", "--url", server.url])
 
 
-def test_the_web_pages_from_a_zip(zipped: Path) -> None:
+def test_the_web_pages_from_a_zip(zipped):
     port = free_port()
     pages = {"": "text/html", "static/app.css": "text/css", "static/favicon.svg": "image/svg+xml"}
     with Server.start(VALKEY) as server:
@@ -100,14 +100,14 @@ def freeze(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Pat
 
 
 @pytest.mark.parametrize("form", ["threads", "asyncio"])
-def test_each_kind_frozen(freeze: Callable[[str, str], Path], form: str) -> None:
+def test_each_kind_frozen(freeze, form):
     program = {"threads": THREADS, "asyncio": ASYNCIO}[form]
     binary = freeze(f"program_{form}", PACKED.format(place="_internal") + program)
     with Server.start(VALKEY) as server:
         assert run([str(binary), server.url]) == "done\n"
 
 
-def test_the_command_line_frozen(freeze: Callable[[str, str], Path]) -> None:
+def test_the_command_line_frozen(freeze):
     binary = str(freeze("command", "from pyredisson.__main__ import main\n\nmain()\n"))
     with Server.start(VALKEY) as server:
         assert "doctor" in run([binary, "--help"])

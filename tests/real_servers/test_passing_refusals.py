@@ -21,7 +21,6 @@ from tests.real_servers.client_settings import renewed_every
 from tests.real_servers.observation import load_scripts, nothing_left
 from tests.servers import HOST, REDIS_6, Build, Server
 from tests.waiting import until
-from tests.worlds.clock import ClockWorld
 
 Refusing = Callable[[], None]
 
@@ -127,7 +126,7 @@ def refuser(request: pytest.FixtureRequest, build: Build, fresh_server: Callable
     return refuser
 
 
-def test_a_waiter_goes_on(world: ClockWorld, refuser: Refuser, unique_name: str) -> None:
+def test_a_waiter_goes_on(world, refuser, unique_name):
     theirs, holder = world.from_url(refuser.url).get_lock(unique_name), world.actor()
     client = world.connected(refuser.url, max_wait_without_check=0.3)
     lock, waiter, late = client.get_lock(unique_name), world.actor(), world.actor()
@@ -148,7 +147,7 @@ def test_a_waiter_goes_on(world: ClockWorld, refuser: Refuser, unique_name: str)
 @pytest.mark.parametrize(
     "kind", ["lock", "fair_lock", "spin_lock", "token_lock", "semaphore", "permit_expirable_semaphore"]
 )
-def test_an_acquire_that_begins_meanwhile(world: ClockWorld, refuser: Refuser, unique_name: str, kind: str) -> None:
+def test_an_acquire_that_begins_meanwhile(world, refuser, unique_name, kind):
     client, actor, other = world.connected(refuser.url), world.actor(), world.actor()
     permits = {"permits": 2} if "semaphore" in kind else {}
     handle = getattr(client, f"get_{kind}")(unique_name, **permits)
@@ -173,7 +172,7 @@ def test_an_acquire_that_begins_meanwhile(world: ClockWorld, refuser: Refuser, u
 
 
 @pytest.mark.parametrize("kind", ["lock", "semaphore", "permit_expirable_semaphore"])
-def test_the_release_of_a_block_is_completed(world: ClockWorld, refuser: Refuser, unique_name: str, kind: str) -> None:
+def test_the_release_of_a_block_is_completed(world, refuser, unique_name, kind):
     client, actor = world.connected(refuser.url), world.actor()
     permits = {"permits": 2} if "semaphore" in kind else {}
     handle = getattr(client, f"get_{kind}")(unique_name, **permits)
@@ -196,8 +195,8 @@ def test_the_release_of_a_block_is_completed(world: ClockWorld, refuser: Refuser
 
 
 def test_a_permit_is_released_after_a_refusal_that_lasts_longer_than_the_record_of_a_request(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    world, fresh_server, unique_name, monkeypatch
+):
     releasing = SemaphoreCore.releasing
     monkeypatch.setattr(SemaphoreCore, "releasing", lambda *args: replace(releasing(*args), known_for=0.3))
     refuser = Refuser(fresh_server(), "MISCONF")
@@ -213,7 +212,7 @@ def test_a_permit_is_released_after_a_refusal_that_lasts_longer_than_the_record_
     until(lambda: world.run(semaphore.available_permits) == 1, 10, what="the permit is released")
 
 
-def test_presence_comes_back(world: ClockWorld, refuser: Refuser, unique_name: str) -> None:
+def test_presence_comes_back(world, refuser, unique_name):
     client = world.connected(refuser.url, presence_after=0.1, lock_watchdog_timeout=60.0)
     client._core.presence._period = 0.3
     lock, actor = client.get_lock(unique_name), world.actor()
@@ -227,7 +226,7 @@ def test_presence_comes_back(world: ClockWorld, refuser: Refuser, unique_name: s
     actor.do(lock.unlock)
 
 
-def test_renewals_are_repeated(world: ClockWorld, refuser: Refuser, unique_name: str) -> None:
+def test_renewals_are_repeated(world, refuser, unique_name):
     client = world.connected(refuser.url, lock_watchdog_timeout=30.0)
     renewed_every(client, 0.3)
     lock, actor = client.get_lock(unique_name), world.actor()
@@ -244,9 +243,7 @@ def test_renewals_are_repeated(world: ClockWorld, refuser: Refuser, unique_name:
 
 @pytest.mark.parametrize("again", [False, True], ids=["once", "called again"])
 @pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore", "count_down_latch"])
-def test_a_release_by_call_is_completed(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, kind: str, again: bool
-) -> None:
+def test_a_release_by_call_is_completed(world, fresh_server, unique_name, kind, again):
     """Called again, it is the same release: it takes effect once."""
     refuser = Refuser(fresh_server(), "MISCONF")
     client, actor = world.connected(refuser.server.url), world.actor()
@@ -277,9 +274,7 @@ def test_a_release_by_call_is_completed(
 
 
 @pytest.mark.parametrize("refusing", [1, 2], ids=["one node", "most nodes"])
-def test_a_quorum_of_which_nodes_refuse(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, refusing: int
-) -> None:
+def test_a_quorum_of_which_nodes_refuse(world, fresh_server, unique_name, refusing):
     """Its holds are renewed, its waiters go on, and its blocks release; one node that refuses costs nothing."""
     servers = [fresh_server() for _ in range(3)]
     refusers = [Refuser(each, "MISCONF") for each in servers]
@@ -311,7 +306,7 @@ def test_a_quorum_of_which_nodes_refuse(
         nothing_left(each.direct, client, unique_name)
 
 
-def test_a_wait_at_a_condition_ends_with_its_lock(world: ClockWorld, refuser: Refuser, unique_name: str) -> None:
+def test_a_wait_at_a_condition_ends_with_its_lock(world, refuser, unique_name):
     """Its time is over while the server refuses: it says so once it has acquired the lock again."""
     client, actor = world.connected(refuser.url), world.actor()
     lock = client.get_lock(unique_name)

@@ -15,7 +15,6 @@ import pytest
 
 import pyredisson
 import pyredisson.asyncio
-from tests.real_servers.fleets import Fleet
 from tests.servers import Server
 
 LIBRARY = Path(pyredisson.__file__).parent
@@ -105,7 +104,7 @@ def url(fresh_server: Callable[..., Server]) -> str:
 
 
 @pytest.mark.parametrize("form", PAIR)
-def test_the_page_names_each_function(url: str, form: str) -> None:
+def test_the_page_names_each_function(url, form):
     # In a context without marks of other tests.
     found = Context().run(lambda: in_threads(url, a_pair) if form == "threads" else asyncio.run(in_a_task(url)))
     assert len(found) <= PAIR[form], found
@@ -113,7 +112,7 @@ def test_the_page_names_each_function(url: str, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", GENERAL)
-def test_the_general_path_is_short(url: str, form: str) -> None:
+def test_the_general_path_is_short(url, form):
     config = pyredisson.Config(listeners=[lambda event: None])
     found = Context().run(
         lambda: in_threads(url, a_pair, config) if form == "threads" else asyncio.run(in_a_task(url, config))
@@ -126,13 +125,13 @@ def test_the_general_path_is_short(url: str, form: str) -> None:
         assert [each.replace("<lambda>", "lambda") for each in found] == documented("The general path, with a listener")
 
 
-def test_a_handle_a_call_costs_little(url: str) -> None:
+def test_a_handle_a_call_costs_little(url):
     found = Context().run(in_threads, url, a_block)
     assert len(found) <= WITH_A_NEW_HANDLE, found
 
 
-def test_a_pair_on_five_nodes_costs_little(fleet: Fleet) -> None:
-    def use() -> list[str]:
+def test_a_pair_on_five_nodes_costs_little(fleet):
+    def use():
         config = pyredisson.Config(restart_guard=False, quorum_node_timeout=3.0)
         clients = [pyredisson.Redisson.from_url(url, config=config) for url in fleet.urls()]
         lock = pyredisson.RedLock(*[client.get_lock("path") for client in clients])

@@ -5,11 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import redis
-
 from pyredisson.events import Lost
-from tests.proxy import Proxy
-from tests.servers import Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
 
@@ -27,9 +23,7 @@ def _hold(world: ClockWorld, url: str, name: str, **options: float) -> tuple[Any
     return client, world.actor().do(world.enter(client.get_lock(name).hold(**options)))
 
 
-def test_a_hold_that_is_gone_is_lost_at_once(
-    world: ClockWorld, valkey: Server, direct: redis.Redis, unique_name: str
-) -> None:
+def test_a_hold_that_is_gone_is_lost_at_once(world, valkey, direct, unique_name):
     client = world.from_url(valkey.url)
     actor, kept = world.actor(), f"{unique_name}-kept"
     for name in (unique_name, kept):
@@ -47,7 +41,7 @@ def test_a_hold_that_is_gone_is_lost_at_once(
     assert len(world.heard(Lost)) == 1
 
 
-def test_what_no_server_confirms_is_lost(world: ClockWorld, proxy: Proxy, unique_name: str) -> None:
+def test_what_no_server_confirms_is_lost(world, proxy, unique_name):
     client = world.from_url(proxy.url, timeout=1.5)
     context = client.get_lock(unique_name).hold()
     lease = world.actor().do(world.enter(context))
@@ -58,7 +52,7 @@ def test_what_no_server_confirms_is_lost(world: ClockWorld, proxy: Proxy, unique
     until(lambda: world.losses, 5)
 
 
-def test_a_fixed_lease_ends_earlier(world: ClockWorld, valkey: Server, unique_name: str) -> None:
+def test_a_fixed_lease_ends_earlier(world, valkey, unique_name):
     client, lease = _hold(world, valkey.url, unique_name, lease_time=20)
     assert lease.remaining() > 15
     set_right(client)
@@ -66,7 +60,7 @@ def test_a_fixed_lease_ends_earlier(world: ClockWorld, valkey: Server, unique_na
     until(lambda: world.losses, 3)
 
 
-def test_what_a_closed_client_holds_ends_earlier(world: ClockWorld, valkey: Server, unique_name: str) -> None:
+def test_what_a_closed_client_holds_ends_earlier(world, valkey, unique_name):
     client, lease = _hold(world, valkey.url, unique_name)
     fixed = world.actor().do(world.enter(client.get_lock(f"{unique_name}-2").hold(lease_time=20)))
     world.run(client.close)
@@ -77,7 +71,7 @@ def test_what_a_closed_client_holds_ends_earlier(world: ClockWorld, valkey: Serv
     until(lambda: len(world.losses) == 2, 3)
 
 
-def test_a_wall_clock_that_is_set_back_is_of_no_matter(world: ClockWorld, valkey: Server, unique_name: str) -> None:
+def test_a_wall_clock_that_is_set_back_is_of_no_matter(world, valkey, unique_name):
     client, lease = _hold(world, valkey.url, unique_name)
     client._runtime.unix_time = lambda: time.time() - PAUSE
     world.pass_time(2.5)

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from pyredisson import Redisson
-from tests.servers import Server
 from tests.waiting import until
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
@@ -67,11 +66,11 @@ def waits_for_the_lock(observer: Any) -> bool:
     ],
 )
 def test_a_transaction_that_began_before_the_lock_sees_the_past(
-    connect: Connect, valkey: Server, unique_name: str, isolation: str, began_before: bool, sold: int
-) -> None:
+    connect, valkey, unique_name, isolation, began_before, sold
+):
     """It raises no error, and sells the seat a second time."""
 
-    def sell(connection: Any) -> None:
+    def sell(connection):
         with client.get_lock(unique_name).hold(wait_time=5):
             if value(connection, SOLD) == 0:
                 connection.execute(SELL)
@@ -89,7 +88,7 @@ def test_a_transaction_that_began_before_the_lock_sees_the_past(
 # ---- PostgreSQL's own locks ------------------------------------------------------------------------------------------
 
 
-def test_the_first_error_of_a_transaction_frees_its_locks(connect: Connect) -> None:
+def test_the_first_error_of_a_transaction_frees_its_locks(connect):
     with connect() as connection:
         connection.execute(SELL)
     holder, other = connect(), connect()
@@ -103,7 +102,7 @@ def test_the_first_error_of_a_transaction_frees_its_locks(connect: Connect) -> N
     other.execute("SELECT * FROM tickets WHERE seat = 7 FOR UPDATE NOWAIT")
 
 
-def test_a_timeout_of_idle_transactions_ends_the_lock_and_the_writes(connect: Connect) -> None:
+def test_a_timeout_of_idle_transactions_ends_the_lock_and_the_writes(connect):
     holder, other = connect(), connect()
     holder.execute("SET idle_in_transaction_session_timeout = '300ms'")
     holder.execute(LOCK)
@@ -123,12 +122,12 @@ def test_a_timeout_of_idle_transactions_ends_the_lock_and_the_writes(connect: Co
     ],
     ids=["a statement of its own", "repeatable read", "with the read in one statement"],
 )
-def test_what_is_read_under_an_advisory_lock(connect: Connect, isolation: str, lock: str, seen: int) -> None:
+def test_what_is_read_under_an_advisory_lock(connect, isolation, lock, seen):
     """The snapshot is that of the statement, or of the transaction, and is made before the statement waits."""
     holder, waiter, observer = connect(), connect(isolation), connect()
     found = []
 
-    def wait() -> None:
+    def wait():
         first = value(waiter, lock)
         found.append(value(waiter, SOLD) if lock == LOCK else first)
 
@@ -142,15 +141,12 @@ def test_what_is_read_under_an_advisory_lock(connect: Connect, isolation: str, l
     assert found == [seen]
 
 
-def test_a_killed_client_keeps_its_lock_until_its_statement_ends(connect: Connect, postgres: str) -> None:
+def test_a_killed_client_keeps_its_lock_until_its_statement_ends(connect, postgres):
     program = f"import psycopg; c = psycopg.connect({postgres!r}); c.execute({LOCK!r}); c.execute('SELECT pg_sleep(2)')"
     other = connect()
     other.autocommit = True  # In a transaction it would see the activity of its beginning.
     client = subprocess.Popen([sys.executable, "-c", program])
-    until(
-        lambda: value(other, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"),
-        what="it sleeps",
-    )
+    until(lambda: value(other, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"), what="it sleeps")
     client.kill()
     client.wait()
     time.sleep(0.5)
@@ -159,8 +155,8 @@ def test_a_killed_client_keeps_its_lock_until_its_statement_ends(connect: Connec
 
 
 def test_a_session_of_sqlalchemy_sees_the_past_unless_its_transaction_ends_before_the_lock(
-    connect: Connect, postgres: str, valkey: Server, unique_name: str
-) -> None:
+    connect, postgres, valkey, unique_name
+):
     sqlalchemy = pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
     from sqlalchemy import orm
 

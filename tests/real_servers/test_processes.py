@@ -11,11 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-import redis
 
 from tests.real_servers import ending_programs
-from tests.servers import Server
-from tests.volumes import Volume
 from tests.waiting import until
 from tests.worlds.threads import ThreadsWorld
 
@@ -24,9 +21,7 @@ from tests.worlds.threads import ThreadsWorld
     "how",
     ["sys.exit", "exception", "unlock at exit", "unlock without threads", "close at exit", "close without threads"],
 )
-def test_a_process_that_holds_ends_at_once_and_so_does_its_hold(
-    valkey: Server, direct: redis.Redis, unique_name: str, how: str
-) -> None:
+def test_a_process_that_holds_ends_at_once_and_so_does_its_hold(valkey, direct, unique_name, how):
     process = ending_programs.start("end", valkey.url, unique_name, how)
     assert process.stdout is not None
     assert process.stdout.readline() == "ending\n"
@@ -70,7 +65,7 @@ def contention(url: str, name: str) -> Iterator[None]:
         world.close()
 
 
-def test_interrupted_event_loops(valkey: Server, direct: redis.Redis, unique_name: str, volume: Volume) -> None:
+def test_interrupted_event_loops(valkey, direct, unique_name, volume):
     with contention(valkey.url, unique_name):
         process = ending_programs.start("interrupted_asyncio", valkey.url, unique_name, volume(4, full=200))
         assert process.stdout is not None

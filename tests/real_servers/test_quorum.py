@@ -1,7 +1,5 @@
 """Redlock on five real servers, of which some are killed, stopped, slow, or cut off."""
 
-from __future__ import annotations
-
 import time
 from contextlib import ExitStack, suppress
 
@@ -10,10 +8,9 @@ import pytest
 from pyredisson._core.names import LockNames
 from pyredisson.errors import QuorumUnreachableError
 from tests.proxy import Proxy
-from tests.real_servers.fleets import NODES, PATIENT, Fleet, over
+from tests.real_servers.fleets import NODES, PATIENT, over
 from tests.servers import HOST, NOBODYS_PORT
 from tests.waiting import until
-from tests.worlds.clock import ClockWorld
 
 #: Where nodes do not answer. Far above what this machine adds on most days, so that one of them is told from two.
 NODE_TIMEOUT = 0.5
@@ -23,7 +20,7 @@ NODE_TIMEOUT = 0.5
 
 
 @pytest.mark.parametrize("down", [0, 1, 2])
-def test_a_minority_may_be_killed(world: ClockWorld, fleet: Fleet, unique_name: str, down: int) -> None:
+def test_a_minority_may_be_killed(world, fleet, unique_name, down):
     alice, bob = world.actor(), world.actor()
     mine, theirs = (fleet.lock(world, unique_name) for _ in range(2))
     alice.do(mine.lock)
@@ -45,9 +42,7 @@ def test_a_minority_may_be_killed(world: ClockWorld, fleet: Fleet, unique_name: 
     assert not world.losses
 
 
-def test_three_killed_are_named_and_one_that_comes_back_is_enough(
-    world: ClockWorld, fleet: Fleet, unique_name: str
-) -> None:
+def test_three_killed_are_named_and_one_that_comes_back_is_enough(world, fleet, unique_name):
     alice = world.actor()
     # Who is gone refuses, and costs no timeout.
     lock = fleet.lock(world, unique_name, restart_guard=False, quorum_retry_timeout=0.5)
@@ -73,7 +68,7 @@ def test_three_killed_are_named_and_one_that_comes_back_is_enough(
 
     fleet.servers[1].restart()
 
-    def taken() -> bool:
+    def taken():
         with suppress(QuorumUnreachableError):
             return bool(alice.do(lock.try_lock))
         return False
@@ -86,7 +81,7 @@ def test_three_killed_are_named_and_one_that_comes_back_is_enough(
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["while connected", "before the first contact"])
-def test_two_stopped_cost_one_node_timeout(world: ClockWorld, fleet: Fleet, unique_name: str, known: bool) -> None:
+def test_two_stopped_cost_one_node_timeout(world, fleet, unique_name, known):
     alice = world.actor()
     lock = fleet.lock(world, unique_name, quorum_node_timeout=NODE_TIMEOUT)
     if known:
@@ -107,8 +102,8 @@ def test_two_stopped_cost_one_node_timeout(world: ClockWorld, fleet: Fleet, uniq
 
 @pytest.mark.parametrize("failure", ["stopped", "killed"])
 def test_a_node_that_fails_while_the_lock_is_held_does_not_keep_its_owner_from_waiting_again(
-    world: ClockWorld, fleet: Fleet, unique_name: str, failure: str
-) -> None:
+    world, fleet, unique_name, failure
+):
     alice, bob = world.actor(), world.actor()
     clients = fleet.clients(world, quorum_node_timeout=NODE_TIMEOUT)
     theirs = fleet.lock(world, unique_name, quorum_node_timeout=NODE_TIMEOUT)
@@ -134,7 +129,7 @@ def test_a_node_that_fails_while_the_lock_is_held_does_not_keep_its_owner_from_w
 # --- far away ---
 
 
-def test_nodes_that_are_60_ms_away_grant_it_by_default(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
+def test_nodes_that_are_60_ms_away_grant_it_by_default(world, fleet, unique_name):
     alice = world.actor()
     with ExitStack() as stack:
         proxies = [stack.enter_context(Proxy(server.port)) for server in fleet.servers]
@@ -150,7 +145,7 @@ def test_nodes_that_are_60_ms_away_grant_it_by_default(world: ClockWorld, fleet:
 # --- number of requests ---------
 
 
-def test_a_hundred_are_renewed_by_one_script_a_node(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
+def test_a_hundred_are_renewed_by_one_script_a_node(world, fleet, unique_name):
     alice = world.actor()
     period = 1.5
     clients = fleet.clients(world, lock_watchdog_timeout=3 * period)
@@ -160,10 +155,10 @@ def test_a_hundred_are_renewed_by_one_script_a_node(world: ClockWorld, fleet: Fl
     directs = [server.client() for server in fleet.servers]
     watched = time.monotonic()
 
-    def periods() -> float:
+    def periods():
         return (time.monotonic() - watched) / period
 
-    def scripts() -> list[int]:
+    def scripts():
         return [int(direct.info("commandstats")["cmdstat_evalsha"]["calls"]) for direct in directs]
 
     # Taken one after another, they are renewed by and by at first, and all together from the second time on.
@@ -184,7 +179,7 @@ def test_a_hundred_are_renewed_by_one_script_a_node(world: ClockWorld, fleet: Fl
 # --- the caller leaves ---
 
 
-def test_no_reachable_node_raises_at_once(world: ClockWorld, unique_name: str) -> None:
+def test_no_reachable_node_raises_at_once(world, unique_name):
     alice = world.actor()
     clients = [world.from_url(f"redis://:sesame@{HOST}:{NOBODYS_PORT}", **PATIENT) for _ in range(NODES)]
     lock = over(clients, unique_name)

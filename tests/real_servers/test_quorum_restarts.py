@@ -44,7 +44,7 @@ def reconnected(actor: Actor, lock: Any) -> None:
 # --- the hole that the guard closes ---
 
 
-def test_a_client_that_saw_the_earlier_run_gives_it_no_vote(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
+def test_a_client_that_saw_the_earlier_run_gives_it_no_vote(world, fleet, unique_name):
     alice, bob = world.actor(), world.actor()
     mine = over(clients_of(world, fleet, (A, B, C)), unique_name)
     theirs = over(clients_of(world, fleet, (C, D, E)), unique_name)
@@ -64,7 +64,7 @@ def test_a_client_that_saw_the_earlier_run_gives_it_no_vote(world: ClockWorld, f
     fleet.free(unique_name)
 
 
-def test_the_longest_lease_asked_for_sets_the_delay(world: ClockWorld, fleet: Fleet, unique_name: str) -> None:
+def test_the_longest_lease_asked_for_sets_the_delay(world, fleet, unique_name):
     bob = world.actor()
     theirs = over(clients_of(world, fleet, (C, D, E), lock_watchdog_timeout=0.5), unique_name)
     assert bob.do(theirs.try_lock, 0, 60) is True
@@ -80,9 +80,7 @@ def test_the_longest_lease_asked_for_sets_the_delay(world: ClockWorld, fleet: Fl
 # --- a young fleet, and one that does not say its age ---
 
 
-def test_the_first_start_of_all_nodes_votes_and_is_logged_once(
-    world: ClockWorld, fleet: Fleet, unique_name: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_first_start_of_all_nodes_votes_and_is_logged_once(world, fleet, unique_name, caplog):
     alice = world.actor()
     lock = fleet.lock(world, unique_name)
     with caplog.at_level(logging.INFO, "pyredisson"):
@@ -98,8 +96,8 @@ def test_the_first_start_of_all_nodes_votes_and_is_logged_once(
 
 @pytest.mark.parametrize("guard", [True, False])
 def test_nodes_that_keep_no_data_are_warned_of_together_unless_there_is_no_guard(
-    world: ClockWorld, fleet: Fleet, unique_name: str, guard: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+    world, fleet, unique_name, guard, caplog
+):
     alice = world.actor()
     clients = clients_of(world, fleet, tuple(range(NODES)), restart_guard=guard)
     for client in clients:
@@ -127,9 +125,7 @@ def silent(fresh_server: Callable[..., Server]) -> Server:
     return server
 
 
-def test_a_node_that_does_not_tell_its_age_votes_and_is_warned_of(
-    world: ClockWorld, fleet: Fleet, silent: Server, unique_name: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_node_that_does_not_tell_its_age_votes_and_is_warned_of(world, fleet, silent, unique_name, caplog):
     alice = world.actor()
     url = f"redis://ann:sesame@{HOST}:{silent.port}/0"
     clients = [world.from_url(each, **PATIENT) for each in fleet.urls()[:2]]

@@ -9,9 +9,6 @@ import pytest
 import redis.exceptions as rx
 
 from pyredisson.errors import LockError, LockLostError
-from tests.clusters import RunningCluster
-from tests.servers import Server
-from tests.worlds.clock import ClockWorld
 
 CALLS: dict[str, Callable[[Any, str], Callable[[], Any]]] = {
     "lock": lambda client, name: client.get_lock(name).try_lock,
@@ -22,40 +19,37 @@ CALLS: dict[str, Callable[[Any, str], Callable[[], Any]]] = {
 
 
 @pytest.mark.parametrize("kind", CALLS)
-def test_a_full_memory(world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, kind: str) -> None:
-    server = fresh_server()
-    client, actor = world.connected(server.url), world.actor()
-    server.config_set("maxmemory", 1)
+def test_a_full_memory(world, own, unique_name, kind):
+    client, actor = world.connected(own.url), world.actor()
+    own.config_set("maxmemory", 1)
     with pytest.raises(rx.ResponseError, match=r"^OOM.*maxmemory") as caught:
         actor.do(CALLS[kind](client, unique_name))
     assert repr(unique_name) in str(caught.value)
-    assert f":{server.port}" in str(caught.value)
+    assert f":{own.port}" in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", CALLS)
-def test_missing_rights(world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, kind: str) -> None:
-    server = fresh_server()
-    with server.client() as direct:
+def test_missing_rights(world, own, unique_name, kind):
+    with own.client() as direct:
         direct.execute_command("ACL", "SETUSER", "app", "on", ">one", "~other*", "&*", "+@all")
-    client, actor = world.from_url(server.url.replace("://", "://app:one@")), world.actor()
+    client, actor = world.from_url(own.url.replace("://", "://app:one@")), world.actor()
     with pytest.raises(rx.NoPermissionError, match="What the server must allow") as caught:
         actor.do(CALLS[kind](client, unique_name))
     assert repr(unique_name) in str(caught.value)
 
 
-def test_one_node_of_a_cluster(world: Any, cluster: RunningCluster, unique_name: str) -> None:
+def test_one_node_of_a_cluster(world, cluster, unique_name):
     master = cluster.master_of(unique_name)
     other = next(each for each in cluster.masters() if each is not master)
     with pytest.raises(rx.ResponseError, match=r"redis\+cluster://"):
         world.actor().do(world.from_url(other.url).get_lock(unique_name).try_lock)
 
 
-def test_owners_are_named(world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str) -> None:
-    server = fresh_server()
-    client, actor = world.connected(server.url), world.actor()
+def test_owners_are_named(world, own, unique_name):
+    client, actor = world.connected(own.url), world.actor()
     lock = client.get_lock(unique_name)
     actor.do(lock.lock)
-    with server.client() as direct:
+    with own.client() as direct:
         direct.delete(unique_name)
     with pytest.raises(LockLostError, match=r"was lost by (thread|task) '") as caught:
         actor.do(lock.unlock)

@@ -15,7 +15,7 @@ from pyredisson.events import ServerUnsafe
 from tests.proxy import Proxy
 from tests.real_servers.client_settings import await_renewals, changed, renewed_every
 from tests.real_servers.fleets import over
-from tests.real_servers.kind_table import KINDS, LATCH, PERMITS, Kind
+from tests.real_servers.kind_table import KINDS, LATCH, PERMITS
 from tests.real_servers.observation import RELEASE, Tally, held, load_scripts, nothing_left
 from tests.servers import HOST, VALKEY, Build, Server
 from tests.waiting import until
@@ -86,9 +86,7 @@ def waits_of_a_pair(direct: redis.Redis, actor: Actor, lock: Any) -> int:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in (PERMITS, LATCH)], ids=str)
-def test_an_acquire_counts_once_a_replica_has_acknowledged_it(
-    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str, kind: Kind
-) -> None:
+def test_an_acquire_counts_once_a_replica_has_acknowledged_it(world, pair, direct, unique_name, kind):
     client, actor = world.from_url(pair.master.url, **PATIENT), world.actor()
     lock = kind.handle(client, unique_name)
     if kind.has_permits:
@@ -119,9 +117,7 @@ def test_an_acquire_counts_once_a_replica_has_acknowledged_it(
     assert not world.losses
 
 
-def test_a_wait_for_replicas_delays_no_other_request(
-    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str
-) -> None:
+def test_a_wait_for_replicas_delays_no_other_request(world, pair, direct, unique_name):
     client = world.from_url(pair.master.url, **PATIENT)
     renewed_every(client, 0.3)
     holder, other, asker = world.actor(), world.actor(), world.actor()
@@ -143,9 +139,7 @@ def test_a_wait_for_replicas_delays_no_other_request(
     assert not world.losses
 
 
-def test_min_replicas_counts_those_that_are_not_there(
-    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str
-) -> None:
+def test_min_replicas_counts_those_that_are_not_there(world, pair, direct, unique_name):
     actor = world.actor()
     one = world.from_url(pair.master.url, min_replicas=1, **PATIENT).get_lock(unique_name)
     two = world.from_url(pair.master.url, min_replicas=2, slaves_sync_timeout=1.5).get_lock(unique_name)
@@ -156,9 +150,7 @@ def test_min_replicas_counts_those_that_are_not_there(
     assert not direct.exists(unique_name)
 
 
-def test_without_the_check_no_replica_is_asked(
-    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str
-) -> None:
+def test_without_the_check_no_replica_is_asked(world, pair, direct, unique_name):
     client, actor = world.from_url(pair.master.url, check_lock_synced_slaves=False), world.actor()
     pair.stop()
     before = waits(direct)
@@ -169,8 +161,8 @@ def test_without_the_check_no_replica_is_asked(
 
 
 def test_replicas_that_went_away_are_asked_once_more_and_again_when_they_return(
-    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    world, pair, direct, unique_name, monkeypatch
+):
     monkeypatch.setattr("pyredisson._core.replicas.LOOK_AGAIN", 0.2)
     client, actor = world.from_url(pair.master.url, **PATIENT), world.actor()
     lock = client.get_lock(unique_name)
@@ -188,9 +180,7 @@ def test_replicas_that_went_away_are_asked_once_more_and_again_when_they_return(
     until(lambda: waits_of_a_pair(direct, actor, lock) == 1, what="asked again")
 
 
-def test_a_replica_that_comes_while_it_is_waited_for_is_asked_at_once(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
-) -> None:
+def test_a_replica_that_comes_while_it_is_waited_for_is_asked_at_once(world, fresh_server, unique_name):
     """Else it would say so within a second, of its own accord."""
     master = fresh_server(VALKEY, "--repl-diskless-sync-delay", "0")
     load_scripts(master)
@@ -206,9 +196,7 @@ def test_a_replica_that_comes_while_it_is_waited_for_is_asked_at_once(
         assert not direct.exists(unique_name)
 
 
-def test_a_wait_without_answer_is_a_wait_that_failed(
-    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str
-) -> None:
+def test_a_wait_without_answer_is_a_wait_that_failed(world, pair, direct, unique_name):
     with Proxy(pair.master.port) as proxy:
         client, actor = world.from_url(proxy.url, **PATIENT), world.actor()
         lock = client.get_lock(unique_name)
@@ -228,9 +216,7 @@ def test_a_wait_without_answer_is_a_wait_that_failed(
 
 
 @pytest.mark.parametrize("least", [0, 1])
-def test_a_user_without_permission_for_WAIT(
-    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str, least: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_user_without_permission_for_WAIT(world, pair, direct, unique_name, least, caplog):
     direct.execute_command("ACL", "SETUSER", "ann", "on", ">sesame", "~*", "&*", "+@all", "-wait")
     url = f"redis://ann:sesame@{HOST}:{pair.master.port}/0"
     client, actor = world.from_url(url, min_replicas=least, **PATIENT), world.actor()
@@ -254,9 +240,7 @@ def test_a_user_without_permission_for_WAIT(
     assert not direct.exists(unique_name)
 
 
-def test_every_build_knows_how(
-    world: ClockWorld, build: Build, fresh_server: Callable[..., Server], unique_name: str
-) -> None:
+def test_every_build_knows_how(world, build, fresh_server, unique_name):
     several = Set(fresh_server, build, 2)
     several.in_step(2)
     client, actor = world.from_url(several.master.url, min_replicas=2, **PATIENT), world.actor()
@@ -299,7 +283,7 @@ def quorum(world: ClockWorld, three: list[Set], name: str, **config: Any) -> Any
     return over(clients, name)
 
 
-def test_a_node_whose_replicas_are_silent_has_no_vote(world: ClockWorld, three: list[Set], unique_name: str) -> None:
+def test_a_node_whose_replicas_are_silent_has_no_vote(world, three, unique_name):
     """What a user demands of a server in so many words, ``min_replicas``, is demanded of each node of a quorum."""
     actor = world.actor()
     plain = quorum(world, three, unique_name, quorum_node_timeout=10.0)
@@ -321,9 +305,9 @@ def test_a_node_whose_replicas_are_silent_has_no_vote(world: ClockWorld, three: 
     actor.do(lock.unlock)
 
     three[1].stop()
-    said: list[object] = []
+    said = []
 
-    def all_answered() -> bool:
+    def all_answered():
         with pytest.raises(QuorumUnreachableError) as caught:
             actor.do(lock.try_lock)
         said[:] = caught.value.nodes.values()
@@ -338,9 +322,7 @@ def test_a_node_whose_replicas_are_silent_has_no_vote(world: ClockWorld, three: 
 
 
 @pytest.mark.parametrize("least", [0, 1])
-def test_each_member_of_a_multi_lock_waits_for_replicas_as_if_alone(
-    world: ClockWorld, pair: Set, direct: redis.Redis, unique_name: str, least: int
-) -> None:
+def test_each_member_of_a_multi_lock_waits_for_replicas_as_if_alone(world, pair, direct, unique_name, least):
     client, actor = world.from_url(pair.master.url, min_replicas=least, **PATIENT), world.actor()
     names = [f"{unique_name}-{number}" for number in range(3)]
     both = client.get_multi_lock(*[client.get_lock(name) for name in names])

@@ -6,13 +6,13 @@ import re
 import runpy
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from pyredisson import Config, Redisson, Skipped
-from pyredisson._shared import rights
 from pyredisson._tools.cli import cli
 from pyredisson._tools.exporter import Exporter, Scanner
 from pyredisson.inspection import Inspector
@@ -21,6 +21,7 @@ from tests.servers import HOST, Build, Server
 from tests.waiting import until
 
 PAGE = ROOT / "docs" / "_generated" / "rights.md"
+rights = SimpleNamespace(**runpy.run_path(str(ROOT / "docs" / "rights.py")))
 
 
 @pytest.fixture
@@ -47,9 +48,8 @@ def documented(row: str) -> list[str]:
     return re.findall(r"[+~&][^\s`]+", cell)
 
 
-def test_the_page_is_generated() -> None:
-    made = runpy.run_path(str(ROOT / "docs" / "rights.py"))
-    assert PAGE.read_text(encoding="utf-8") == made["page"](), "run python docs/rights.py"
+def test_the_page_is_generated():
+    assert PAGE.read_text(encoding="utf-8") == rights.page(), "run python docs/rights.py"
 
 
 def denied(server: Server) -> int:
@@ -80,7 +80,7 @@ USES = {"`run_once()`, `run --at-least`": use_run_once, "leader election": use_e
 
 
 @pytest.mark.parametrize("kind", USES)
-def test_what_is_no_kind_of_lock(own: Server, kind: str) -> None:
+def test_what_is_no_kind_of_lock(own, kind):
     optional = [*rights.as_rules(rights.DIAGNOSIS), "+client", "~pyredisson_client:*", "~redisson_lock_queue:*"]
     url = user(own, *documented("plain lock"), *documented(kind), *optional)
     with Redisson.from_url(url, config=Config(lock_watchdog_timeout=60)) as client:
@@ -111,7 +111,7 @@ def held(own: Server) -> Iterator[Redisson]:
         waiter.join()
 
 
-def test_the_tools(own: Server, held: Redisson, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_tools(own, held, capfd):
     url = user(own, *documented(TOOLS))
     before = denied(own)
     names = ("lock", "fair", "fenced", "rw", "token", "semaphore", "permits", "latch")
@@ -131,7 +131,7 @@ def test_the_tools(own: Server, held: Redisson, capfd: pytest.CaptureFixture[str
     assert denied(own) == before
 
 
-def test_none_of_the_rules_of_the_tools_is_too_many(own: Server, held: Redisson) -> None:
+def test_none_of_the_rules_of_the_tools_is_too_many(own, held):
     with own.client() as direct:
         direct.config_resetstat()
         with Inspector(own.url) as inspector:
@@ -151,7 +151,7 @@ def test_none_of_the_rules_of_the_tools_is_too_many(own: Server, held: Redisson)
     assert {name.partition("|")[0] for name in rights.INSPECTION} - elsewhere <= used
 
 
-def test_an_unlock(own: Server, held: Redisson, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_unlock(own, held, capfd):
     url = user(own, *documented(TOOLS), *documented("`unlock`, in addition"))
     for name in ("lock", "fair", "fenced", "rw", "token"):
         with pytest.raises(SystemExit) as end:
@@ -160,7 +160,7 @@ def test_an_unlock(own: Server, held: Redisson, capfd: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("command", ["lpush", "pexpire"])
-def test_an_unlock_that_may_not_wake_clients_of_another_library_says_so(own: Server, command: str) -> None:
+def test_an_unlock_that_may_not_wake_clients_of_another_library_says_so(own, command):
     rules = [*documented(TOOLS), *documented("`unlock`, in addition")]
     with own.client() as direct:
         for without, notified in (([], True), ([f"-{command}"], False)):
@@ -201,7 +201,7 @@ def use_all_kinds(client: Redisson) -> None:
     use_election(client)
 
 
-def test_a_tenant_with_a_prefix(own: Server) -> None:
+def test_a_tenant_with_a_prefix(own):
     commands = {rule for kind in rights.KINDS for rule in documented(kind) if rule.startswith("+")}
     tools = {rule for rule in documented(TOOLS) if rule.startswith("+")}
     with Redisson.from_url(own.url) as other:

@@ -7,14 +7,13 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
-from tests.command_line import PYREDISSON, Program, Programs
+from tests.command_line import PYREDISSON, Program, Programs, exists
 from tests.servers import VALKEY, Server
 from tests.terminals import terminal
 from tests.waiting import until
@@ -50,24 +49,10 @@ def shell(command_line: Programs, valkey: Server, unique_name: str) -> Shell:
     return Shell(command_line, valkey.url, unique_name)
 
 
-@pytest.fixture
-def locks(valkey: Server) -> Iterator[redis.Redis]:
-    with valkey.client() as client:
-        yield client
-
-
 def says(program: Program, word: str) -> None:
     """Wait until the program has written a word."""
     until(lambda: word in program.stdout or not program.runs(), 20, what=f"{word!r}")
     assert word in program.stdout, f"it ended, and said {program.stdout!r} and {program.stderr!r}"
-
-
-def exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 # The command, while everything goes well.
@@ -76,14 +61,14 @@ def exists(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("script", "expected"), [("exit 0", 0), ("exit 3", 3), ("exit 255", 255), ("kill -KILL $$", 137), ("kill $$", 143)]
 )
-def test_the_commands_exit_code(shell: Shell, locks: redis.Redis, unique_name: str, script: str, expected: int) -> None:
+def test_the_commands_exit_code(shell, locks, unique_name, script, expected):
     program = shell.run(script)
     assert program.exit_code() == expected
     assert program.stderr == ""
     assert not locks.exists(unique_name)
 
 
-def test_the_lock_is_held_while_the_command_runs(shell: Shell, locks: redis.Redis, unique_name: str) -> None:
+def test_the_lock_is_held_while_the_command_runs(shell, locks, unique_name):
     program, writer = shell.start('echo "holding $PYREDISSON_LOCK"; read _; exit 4')
     says(program, f"holding {unique_name}\n")
     assert locks.type(unique_name) == b"hash"
@@ -93,9 +78,7 @@ def test_the_lock_is_held_while_the_command_runs(shell: Shell, locks: redis.Redi
     assert not locks.exists(unique_name)
 
 
-def test_the_command_inherits_what_its_caller_opened(
-    command_line: Programs, valkey: Server, unique_name: str, tmp_path: Path
-) -> None:
+def test_the_command_inherits_what_its_caller_opened(command_line, valkey, unique_name, tmp_path):
     (tmp_path / "file").write_text("from the file\n")
     run = " ".join([*PYREDISSON, "run", unique_name, "--", "sh", "-c", "'cat <&3'"])
     program = command_line.start("sh", "-c", f"{run} 3<{tmp_path}/file", environment={"PYREDISSON_URL": valkey.url})
@@ -103,7 +86,7 @@ def test_the_command_inherits_what_its_caller_opened(
     assert program.stdout == "from the file\n"
 
 
-def test_a_broken_pipe_ends_the_command_as_usual(command_line: Programs, valkey: Server, unique_name: str) -> None:
+def test_a_broken_pipe_ends_the_command_as_usual(command_line, valkey, unique_name):
     # Python ignores SIGPIPE. Were the command to inherit that, `yes` would fail with a message instead.
     run = " ".join([*PYREDISSON, "run", unique_name, "--", "yes"])
     program = command_line.start(
@@ -113,9 +96,7 @@ def test_a_broken_pipe_ends_the_command_as_usual(command_line: Programs, valkey:
     assert program.stderr == ""
 
 
-def test_programs_that_the_kernel_refuses(
-    command_line: Programs, valkey: Server, locks: redis.Redis, unique_name: str, tmp_path: Path
-) -> None:
+def test_programs_that_the_kernel_refuses(command_line, valkey, locks, unique_name, tmp_path):
     cases = {"no-first-line": ("echo as a shell does; exit 6", 6), "no-interpreter": ("#!/no/such/shell\n", 127)}
     for name, (text, expected) in cases.items():
         script = tmp_path / name
@@ -126,9 +107,7 @@ def test_programs_that_the_kernel_refuses(
         assert not locks.exists(unique_name)
 
 
-def test_a_password_is_never_shown(
-    command_line: Programs, fresh_server: Callable[..., Server], unique_name: str
-) -> None:
+def test_a_password_is_never_shown(command_line, fresh_server, unique_name):
     server = fresh_server(VALKEY, "--requirepass", "s3cret")
     program = command_line.pyredisson("run", unique_name, "--", "echo", "ran", url=server.url)
     assert program.exit_code() == 0
@@ -165,9 +144,7 @@ def subscribers(locks: redis.Redis, name: str) -> int:
 
 
 @pytest.mark.parametrize("name", FORWARDED)
-def test_a_signal_ends_the_wait_and_leaves_nothing_in_redis(
-    command_line: Programs, valkey: Server, locks: redis.Redis, unique_name: str, name: str
-) -> None:
+def test_a_signal_ends_the_wait_and_leaves_nothing_in_redis(command_line, valkey, locks, unique_name, name):
     signum = signal.Signals[f"SIG{name}"]
     holder = holder_of(command_line, valkey, unique_name)
     before = locks.hgetall(unique_name)
@@ -187,7 +164,7 @@ def test_a_signal_ends_the_wait_and_leaves_nothing_in_redis(
 
 
 @pytest.mark.parametrize("name", FORWARDED)
-def test_signals_reach_the_command_once(shell: Shell, locks: redis.Redis, unique_name: str, name: str) -> None:
+def test_signals_reach_the_command_once(shell, locks, unique_name, name):
     # `wait` returns when the trap has run. The second signal is no other than the one that ends the program: had the
     # first come twice, it would have been written twice by then, as signals of one kind are delivered in their order.
     last = "TERM" if name != "TERM" else "INT"
@@ -209,7 +186,7 @@ def test_signals_reach_the_command_once(shell: Shell, locks: redis.Redis, unique
     assert not locks.exists(unique_name)
 
 
-def test_a_command_that_a_signal_ends(shell: Shell, locks: redis.Redis, unique_name: str) -> None:
+def test_a_command_that_a_signal_ends(shell, locks, unique_name):
     # With its children: a signal is for the whole process group.
     program = shell.run("sleep 300 & echo $!; wait")
     says(program, "\n")
@@ -219,7 +196,7 @@ def test_a_command_that_a_signal_ends(shell: Shell, locks: redis.Redis, unique_n
     assert not locks.exists(unique_name)
 
 
-def test_what_is_ignored_stays_ignored(command_line: Programs, valkey: Server, unique_name: str) -> None:
+def test_what_is_ignored_stays_ignored(command_line, valkey, unique_name):
     # As under nohup. The command would not have survived the signal, had it come through.
     run = " ".join([*PYREDISSON, "run", unique_name, "--", "sh", "-c", "'kill -HUP $$; echo ready; exec sleep 300'"])
     program = command_line.start("sh", "-c", f"trap '' HUP; exec {run}", environment={"PYREDISSON_URL": valkey.url})
@@ -235,7 +212,7 @@ OBEYS = "trap 'echo asked; exit 0' TERM; echo $$; while :; do sleep 300 & wait; 
 REFUSES = "trap 'echo asked' TERM; echo $$; while :; do sleep 300 & wait; done"
 
 
-def test_the_lock_is_lost(shell: Shell, locks: redis.Redis, unique_name: str) -> None:
+def test_the_lock_is_lost(shell, locks, unique_name):
     program = shell.run(OBEYS, "--watchdog", WATCHDOG)
     says(program, "\n")
     begun = time.monotonic()
@@ -249,20 +226,17 @@ def test_the_lock_is_lost(shell: Shell, locks: redis.Redis, unique_name: str) ->
 
 
 @pytest.mark.parametrize("how", ["pause", "kill"])
-def test_the_server_is_unreachable_until_the_lease_ends(
-    shell: Shell, fresh_server: Callable[..., Server], how: str
-) -> None:
-    server = fresh_server()
-    program = shell.run(OBEYS, "--watchdog", WATCHDOG, url=server.url)
+def test_the_server_is_unreachable_until_the_lease_ends(shell, own, how):
+    program = shell.run(OBEYS, "--watchdog", WATCHDOG, url=own.url)
     says(program, "\n")
-    getattr(server, how)()
+    getattr(own, how)()
     says(program, "asked")
     assert program.exit_code() == 76
     assert "was lost" in program.stderr
     assert "Traceback" not in program.stderr
 
 
-def test_a_command_that_does_not_end_is_killed_after_the_grace(shell: Shell) -> None:
+def test_a_command_that_does_not_end_is_killed_after_the_grace(shell):
     program = shell.run(REFUSES, "--lease", "1", "--grace", "1.5")
     says(program, "asked")
     asked = time.monotonic()
@@ -271,7 +245,7 @@ def test_a_command_that_does_not_end_is_killed_after_the_grace(shell: Shell) -> 
     assert not exists(int(program.stdout.split()[0]))
 
 
-def test_the_commands_children_end_with_it(shell: Shell) -> None:
+def test_the_commands_children_end_with_it(shell):
     # The shell ends when it is asked; the one that it started does not.
     script = "sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1; done' & wait"
     program = shell.run(script, "--lease", "1", "--grace", "0.5")
@@ -281,12 +255,12 @@ def test_the_commands_children_end_with_it(shell: Shell) -> None:
     until(lambda: not exists(child), what="the child is gone")
 
 
-def test_a_stopped_command_is_ended_too(shell: Shell) -> None:
+def test_a_stopped_command_is_ended_too(shell):
     program = shell.run(f"{OBEYS[:35]} kill -STOP $$; {OBEYS[35:]}", "--lease", "1", "--grace", "300")
     assert program.exit_code() == 76
 
 
-def test_a_loss_that_shows_at_the_release(shell: Shell, locks: redis.Redis, unique_name: str) -> None:
+def test_a_loss_that_shows_at_the_release(shell, locks, unique_name):
     # The watchdog does not look again for 100 s.
     program, writer = shell.start("echo ready; read _; exit 0", "--watchdog", "300")
     says(program, "ready")
@@ -296,12 +270,11 @@ def test_a_loss_that_shows_at_the_release(shell: Shell, locks: redis.Redis, uniq
     assert "was lost" in program.stderr
 
 
-def test_a_server_that_is_unreachable_at_the_release(shell: Shell, fresh_server: Callable[..., Server]) -> None:
+def test_a_server_that_is_unreachable_at_the_release(shell, own):
     # The command was protected to its end: its exit code counts, and the lock is free when its lease is over.
-    server = fresh_server()
-    program, writer = shell.start("echo ready; read _; exit 5", "--watchdog", "300", url=server.url)
+    program, writer = shell.start("echo ready; read _; exit 5", "--watchdog", "300", url=own.url)
     says(program, "ready")
-    server.kill()
+    own.kill()
     os.close(writer)
     assert program.exit_code() == 5
     assert "could not be released" in program.stderr
@@ -311,7 +284,7 @@ def test_a_server_that_is_unreachable_at_the_release(shell: Shell, fresh_server:
 # On a terminal.
 
 
-def test_ctrl_c_reaches_the_command_once(shell: Shell, locks: redis.Redis, unique_name: str) -> None:
+def test_ctrl_c_reaches_the_command_once(shell, locks, unique_name):
     script = """
         trap 'echo got INT' INT
         trap 'echo last; exit 7' TERM
@@ -330,8 +303,8 @@ def test_ctrl_c_reaches_the_command_once(shell: Shell, locks: redis.Redis, uniqu
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at processes in /proc")
-def test_ctrl_z_and_fg(command_line: Programs, valkey: Server, unique_name: str) -> None:
-    def state(pid: int) -> str:
+def test_ctrl_z_and_fg(command_line, valkey, unique_name):
+    def state(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
     script = "echo pids $PPID $$ .; while :; do read line || exit; echo got $line; done"

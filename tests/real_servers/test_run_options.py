@@ -9,10 +9,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
-import redis
 
 from pyredisson import Config, Redisson
 from pyredisson._tools.cli import cli
@@ -45,12 +43,6 @@ def client(valkey: Server) -> Iterator[Redisson]:
         yield client
 
 
-@pytest.fixture
-def locks(valkey: Server) -> Iterator[redis.Redis]:
-    with valkey.client() as client:
-        yield client
-
-
 # ---- whose options they are ------------------------------------------------------------------------------------------
 
 
@@ -67,12 +59,12 @@ def locks(valkey: Server) -> Iterator[redis.Redis]:
     ],
     ids=" ".join,
 )
-def test_options_after_the_command_are_its_own(run: Run, unique_name: str, arguments: list[str]) -> None:
+def test_options_after_the_command_are_its_own(run, unique_name, arguments):
     code, output, _ = run(*[each.replace("NAME", unique_name) for each in arguments])
     assert (code, output) == (0, "<-l><--wait><x>")
 
 
-def test_help_before_the_command_is_ours(run: Run) -> None:
+def test_help_before_the_command_is_ours(run):
     assert "Usage: pyredisson run" in run("some-name", "--help")[1]
 
 
@@ -88,14 +80,14 @@ def test_help_before_the_command_is_ours(run: Run) -> None:
         (["-n", "2", "--shared"], "only one of -n, --shared, --exclusive, --fenced and --at-least"),
     ],
 )
-def test_wrong_options_are_refused_in_plain_english(run: Run, arguments: list[str], said: str) -> None:
+def test_wrong_options_are_refused_in_plain_english(run, arguments, said):
     code, _, error = run("name", *arguments, "true")
     assert code == 2
     assert said in error
     assert not re.search(r"\bNone\b|\bfloat\b|\w\(\)", error)
 
 
-def test_at_least_runs_it_once_in_that_time(run: Run, unique_name: str) -> None:
+def test_at_least_runs_it_once_in_that_time(run, unique_name):
     once = (unique_name, "--lease", "1m", "--at-least", "30s", "true")
     assert run(*once)[0] == 0
     code, _, error = run(*once)
@@ -106,10 +98,10 @@ def test_at_least_runs_it_once_in_that_time(run: Run, unique_name: str) -> None:
 # ---- what it says ----------------------------------------------------------------------------------------------------
 
 
-def test_v_says_that_it_waits(run: Run, client: Redisson, locks: redis.Redis, unique_name: str) -> None:
+def test_v_says_that_it_waits(run, client, locks, unique_name):
     client.get_lock(unique_name).lock()
 
-    def release_when_waited_for() -> None:
+    def release_when_waited_for():
         until(lambda: any(unique_name.encode() in each for each in locks.pubsub_channels()), 20)
         client.get_lock(unique_name).force_unlock()
 
@@ -123,7 +115,7 @@ def test_v_says_that_it_waits(run: Run, client: Redisson, locks: redis.Redis, un
     assert second.startswith("pyredisson: acquired after ")
 
 
-def test_the_end_of_a_lease_is_no_loss(run: Run, unique_name: str) -> None:
+def test_the_end_of_a_lease_is_no_loss(run, unique_name):
     code, _, error = run(unique_name, "--lease", "1s", "sleep", "60")
     assert code == 76
     assert error == (
@@ -131,7 +123,7 @@ def test_the_end_of_a_lease_is_no_loss(run: Run, unique_name: str) -> None:
     )
 
 
-def test_a_name_of_something_else_is_refused_in_plain_english(run: Run, locks: redis.Redis, unique_name: str) -> None:
+def test_a_name_of_something_else_is_refused_in_plain_english(run, locks, unique_name):
     locks.lpush(unique_name, "x")
     locks.set(f"text-{unique_name}", "x")
     code, _, error = run(f"text-{unique_name}", "true")
@@ -144,9 +136,7 @@ def test_a_name_of_something_else_is_refused_in_plain_english(run: Run, locks: r
         assert not re.search(r"\bNone\b|\w\(\)", error)
 
 
-def test_a_refusal_says_who_holds_the_lock_and_until_when(
-    run: Run, valkey: Server, locks: redis.Redis, unique_name: str
-) -> None:
+def test_a_refusal_says_who_holds_the_lock_and_until_when(run, valkey, locks, unique_name):
     config = Config(client_name="web", presence_after=0.05)
     with Redisson.from_url(valkey.url, config=config) as holder, holder.get_lock(unique_name):
         until(lambda: locks.exists(f"pyredisson_client:{holder.id}"), 20, what="its presence is written")
@@ -161,7 +151,7 @@ def test_a_refusal_says_who_holds_the_lock_and_until_when(
         assert "is held by web@" in refused
 
 
-def test_others_see_which_command_holds_the_lock(run: Run, valkey: Server, unique_name: str, tmp_path: Path) -> None:
+def test_others_see_which_command_holds_the_lock(run, valkey, unique_name, tmp_path):
     show = (
         f"from pyredisson.inspection import Inspector; "
         f"print(Inspector({valkey.url!r}).lock({unique_name!r}).holders[0].app)"
@@ -175,7 +165,7 @@ def test_others_see_which_command_holds_the_lock(run: Run, valkey: Server, uniqu
 # ---- kinds of locks --------------------------------------------------------------------------------------------------
 
 
-def test_n_commands_run_at_the_same_time(run: Run, client: Redisson, unique_name: str) -> None:
+def test_n_commands_run_at_the_same_time(run, client, unique_name):
     permits = client.get_permit_expirable_semaphore(unique_name, permits=3)
     with ExitStack() as held:
         for _ in range(2):
@@ -188,9 +178,7 @@ def test_n_commands_run_at_the_same_time(run: Run, client: Redisson, unique_name
     assert permits.available_permits() == 3
 
 
-def test_its_permit_is_renewed_unless_it_has_a_lease(
-    run: Run, client: Redisson, locks: redis.Redis, unique_name: str
-) -> None:
+def test_its_permit_is_renewed_unless_it_has_a_lease(run, client, locks, unique_name):
     code, _, error = run(unique_name, "-n", "1", "--lease", "1s", "sleep", "60")
     assert code == 76
     assert f"the lease of 1 s of the semaphore '{unique_name}' ended" in error
@@ -198,7 +186,7 @@ def test_its_permit_is_renewed_unless_it_has_a_lease(
     assert run(unique_name, "-n", "1", "--watchdog", "1.5", "sh", "-c", show)[:2] == (0, f"{unique_name}\n")
 
 
-def test_another_number_is_refused_while_a_command_runs(run: Run, client: Redisson, unique_name: str) -> None:
+def test_another_number_is_refused_while_a_command_runs(run, client, unique_name):
     with client.get_permit_expirable_semaphore(unique_name, permits=3).hold():
         code, output, error = run(unique_name, "-n", "5", "echo", "ran")
         assert (code, output) == (2, "")
@@ -208,7 +196,7 @@ def test_another_number_is_refused_while_a_command_runs(run: Run, client: Rediss
     assert client.get_permit_expirable_semaphore(unique_name).get_permits() == 5
 
 
-def test_shared_runs_are_excluded_by_an_exclusive_one(run: Run, client: Redisson, unique_name: str) -> None:
+def test_shared_runs_are_excluded_by_an_exclusive_one(run, client, unique_name):
     both = client.get_read_write_lock(unique_name)
     with both.read_lock():
         assert run(unique_name, "--shared", "--wait", "0", "true")[0] == 0
@@ -221,9 +209,7 @@ def test_shared_runs_are_excluded_by_an_exclusive_one(run: Run, client: Redisson
     assert run(unique_name, "--exclusive", "--wait", "0", "true")[0] == 0
 
 
-def test_a_fenced_command_finds_its_token(
-    run: Run, client: Redisson, unique_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fenced_command_finds_its_token(run, client, unique_name, monkeypatch):
     show = ["sh", "-c", "echo ${PYREDISSON_TOKEN-none}"]
     first = run(unique_name, "--fenced", *show)[1]
     code, second, error = run(unique_name, "--fenced", "-v", *show)

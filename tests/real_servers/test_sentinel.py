@@ -22,10 +22,9 @@ from pyredisson.errors import LockLostError, NoSyncedSlavesError
 from pyredisson.events import Renewed
 from tests.real_servers.client_settings import await_renewals, renewed_every
 from tests.real_servers.observation import busy, listens
-from tests.sentinels import SERVICE, SentinelSet
+from tests.sentinels import SERVICE
 from tests.servers import HOST, NOBODYS_PORT, Server
 from tests.waiting import until
-from tests.worlds.clock import ClockWorld
 
 
 def eventually(call: Callable[[], Any], within: float = 15.0) -> Any:
@@ -43,9 +42,7 @@ def eventually(call: Callable[[], Any], within: float = 15.0) -> Any:
     return done[0]
 
 
-def test_the_master_is_found_though_a_sentinel_is_dead(
-    world: ClockWorld, watched: SentinelSet, unique_name: str
-) -> None:
+def test_the_master_is_found_though_a_sentinel_is_dead(world, watched, unique_name):
     watched.sentinels[0].kill()
     client, actor = world.from_url(watched.url, slaves_sync_timeout=10.0), world.actor()
     lock = client.get_lock(unique_name)
@@ -56,7 +53,7 @@ def test_the_master_is_found_though_a_sentinel_is_dead(
     actor.do(lock.unlock)
 
 
-def test_no_sentinel_knows_the_service(world: ClockWorld, watched: SentinelSet, unique_name: str) -> None:
+def test_no_sentinel_knows_the_service(world, watched, unique_name):
     client, actor = world.from_url(watched.url.replace(f"/{SERVICE}", "/others"), timeout=15.0), world.actor()
     with pytest.raises(rx.ConnectionError, match="does not know 'others'"):
         actor.do(client.get_lock(unique_name).lock)
@@ -67,9 +64,7 @@ def test_no_sentinel_knows_the_service(world: ClockWorld, watched: SentinelSet, 
 
 
 @pytest.mark.parametrize("how", ["kill", "fail over"])
-def test_a_held_lock_goes_on_and_waiters_get_it(
-    world: ClockWorld, watched: SentinelSet, unique_name: str, how: str
-) -> None:
+def test_a_held_lock_goes_on_and_waiters_get_it(world, watched, unique_name, how):
     config = {"max_wait_without_check": 2.0, "min_replicas": 2, "slaves_sync_timeout": 3.0}
     client = world.from_url(watched.url, lock_watchdog_timeout=60.0, **config)
     renewed_every(client, 1.0)
@@ -105,9 +100,7 @@ def test_a_held_lock_goes_on_and_waiters_get_it(
         waiter.do(lock.unlock)
 
 
-def test_a_master_that_was_replaced_is_left_before_it_knows(
-    world: ClockWorld, watched: SentinelSet, unique_name: str
-) -> None:
+def test_a_master_that_was_replaced_is_left_before_it_knows(world, watched, unique_name):
     """The sentinels tell the old one after seconds; until then it would go on locking."""
     client, actor = world.from_url(watched.url, check_lock_synced_slaves=False), world.actor()
     lock = client.get_lock(unique_name)
@@ -115,7 +108,7 @@ def test_a_master_that_was_replaced_is_left_before_it_knows(
     actor.do(lock.unlock)
     _, new = watched.set_aside()
 
-    def taken_on_the_new_one() -> bool:
+    def taken_on_the_new_one():
         if not eventually(lambda: actor.do(lock.try_lock)):
             return False
         with new.client() as direct:
@@ -127,13 +120,11 @@ def test_a_master_that_was_replaced_is_left_before_it_knows(
     until(taken_on_the_new_one, within=20)
 
 
-def test_a_lock_of_a_master_that_returned_is_lost_when_it_becomes_a_replica(
-    watched: SentinelSet, unique_name: str
-) -> None:
+def test_a_lock_of_a_master_that_returned_is_lost_when_it_becomes_a_replica(watched, unique_name):
     """Until the sentinels reach it, it grants locks to clients that have its own address; others ask the new one."""
     old = watched.kill_master()
     old.restart()
-    lost: list[str] = []
+    lost = []
     config = Config(check_lock_synced_slaves=False)
     of_late = Config(check_lock_synced_slaves=False, on_lock_lost=lambda name, _: lost.append(name))
     with Redisson.from_url(old.url, config=of_late) as late, Redisson.from_url(watched.url, config=config) as client:
@@ -150,14 +141,12 @@ def test_a_lock_of_a_master_that_returned_is_lost_when_it_becomes_a_replica(
 def asked_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sentinels are asked for new connections only, so that nothing else leads to the new master."""
     for module in ("sentinel", "subscriber"):
-        monkeypatch.setattr(f"pyredisson._net.{module}.ASK_AGAIN", 600.0)
+        monkeypatch.setattr(f"pyredisson._net.{module}.QUERY_AGAIN", 600.0)
 
 
 @pytest.mark.parametrize("synced", [False, True], ids=["alone", "with replicas"])
 @pytest.mark.parametrize("behind", [False, True], ids=["sentinels know", "sentinels learn later"])
-def test_a_demoted_master_says_so_and_the_new_one_is_asked(
-    world: ClockWorld, watched: SentinelSet, unique_name: str, asked_seldom: None, behind: bool, synced: bool
-) -> None:
+def test_a_demoted_master_says_so_and_the_new_one_is_asked(world, watched, unique_name, asked_seldom, behind, synced):
     """``READONLY`` was surely not executed, so it is nobody's error: the same call goes on at the new master."""
     config = {"timeout": 15.0, "check_lock_synced_slaves": synced, "slaves_sync_timeout": 10.0}
     client, actor = world.from_url(watched.url, **config), world.actor()
@@ -191,9 +180,7 @@ def refusals(server: Server) -> int:
     return int(found["count"])
 
 
-def test_a_renewal_finds_the_new_master(
-    world: ClockWorld, watched: SentinelSet, unique_name: str, asked_seldom: None
-) -> None:
+def test_a_renewal_finds_the_new_master(world, watched, unique_name, asked_seldom):
     """Also in a client that does nothing else."""
     client, actor = world.from_url(watched.url, slaves_sync_timeout=10.0), world.actor()
     renewed_every(client, 0.5)
@@ -209,9 +196,7 @@ def test_a_renewal_finds_the_new_master(
     assert not world.losses
 
 
-def test_a_sentinel_that_reports_an_old_master_is_not_asked_forever(
-    world: ClockWorld, watched: SentinelSet, unique_name: str, asked_seldom: None
-) -> None:
+def test_a_sentinel_that_reports_an_old_master_is_not_asked_forever(world, watched, unique_name, asked_seldom):
     client, actor = world.from_url(watched.url, timeout=15.0, slaves_sync_timeout=10.0), world.actor()
     lock = client.get_lock(unique_name)
     old, new = watched.hand_over()
@@ -227,9 +212,7 @@ def test_a_sentinel_that_reports_an_old_master_is_not_asked_forever(
 
 
 @pytest.mark.parametrize("who", ["the same client", "another client"])
-def test_a_waiter_hears_of_a_release_at_the_new_master(
-    world: ClockWorld, watched: SentinelSet, unique_name: str, who: str
-) -> None:
+def test_a_waiter_hears_of_a_release_at_the_new_master(world, watched, unique_name, who):
     """The old one is cut off with its connections open: a subscriber that waited for their end would hear nothing."""
     config = {
         "timeout": 10.0,
@@ -263,10 +246,10 @@ def test_a_waiter_hears_of_a_release_at_the_new_master(
     assert not world.losses
 
 
-def test_a_subscriber_of_a_users_client_follows(world: ClockWorld, watched: SentinelSet, unique_name: str) -> None:
+def test_a_subscriber_of_a_users_client_follows(world, watched, unique_name):
     """As soon as their client has found the new master for a request."""
     addresses = [(HOST, each.port) for each in watched.sentinels]
-    kinds: dict[str, Any] = {"threads": redis.sentinel.Sentinel, "asyncio": redis.asyncio.sentinel.Sentinel}
+    kinds = {"threads": redis.sentinel.Sentinel, "asyncio": redis.asyncio.sentinel.Sentinel}
     theirs = kinds[world.runtime](addresses)
     master = theirs.master_for(SERVICE, socket_timeout=2.0)
     patient = {"max_wait_without_check": 300.0, "ping_interval": 300.0, "ping_timeout": 300.0, "timeout": 10.0}
@@ -304,7 +287,7 @@ def test_a_subscriber_of_a_users_client_follows(world: ClockWorld, watched: Sent
         ),
     ],
 )
-def test_a_url_is_read(url: str, sentinels: list[tuple[str, int]], service: str, shown: str) -> None:
+def test_a_url_is_read(url, sentinels, service, shown):
     found = parse_sentinel_url(url)
     assert found is not None
     assert (list(found.sentinels), found.service, masked(found)) == (sentinels, service, shown)
@@ -312,6 +295,6 @@ def test_a_url_is_read(url: str, sentinels: list[tuple[str, int]], service: str,
 
 
 @pytest.mark.parametrize("rest", ["", "a", "a/", "/locks", "a:b/locks", "a:0/locks", "a,/locks", "a/locks/x"])
-def test_a_bad_url_is_an_error(rest: str) -> None:
+def test_a_bad_url_is_an_error(rest):
     with pytest.raises(ValueError, match=r"redis\+sentinel|database"):
         pyredisson.Redisson.from_url(f"redis+sentinel://{rest}")

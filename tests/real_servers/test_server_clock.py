@@ -17,7 +17,6 @@ from tests.real_servers.client_settings import renewed_every
 from tests.real_servers.observation import held, nothing_left
 from tests.servers import VALKEY, Build, Server
 from tests.waiting import until
-from tests.worlds.clock import ClockWorld
 
 
 class Clock:
@@ -54,9 +53,7 @@ def clock(fresh_server: Callable[..., Server], tmp_path: Path) -> Clock:
     return Clock(fresh_server(Build(VALKEY.id, lambda: [str(program)], VALKEY.wanted)), file)
 
 
-def test_a_jump_forward_ends_every_lease_and_is_reported_as_a_loss(
-    world: ClockWorld, clock: Clock, unique_name: str
-) -> None:
+def test_a_jump_forward_ends_every_lease_and_is_reported_as_a_loss(world, clock, unique_name):
     client = world.from_url(clock.server.url)
     renewed_every(client, 0.3)
     lock, holder, other = client.get_lock(unique_name), world.actor(), world.actor()
@@ -74,7 +71,7 @@ def test_a_jump_forward_ends_every_lease_and_is_reported_as_a_loss(
         nothing_left(direct, client, unique_name)
 
 
-def test_backward_makes_leases_long_and_loses_none(world: ClockWorld, clock: Clock, unique_name: str) -> None:
+def test_backward_makes_leases_long_and_loses_none(world, clock, unique_name):
     client = world.from_url(clock.server.url)
     renewed_every(client, 0.3)
     lock, holder = client.get_lock(unique_name), world.actor()

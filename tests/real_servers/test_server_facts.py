@@ -36,7 +36,7 @@ def users_client(world: ClockWorld, url: str) -> tuple[Any, Any]:
     return pyredisson.asyncio.Redisson(redis.asyncio.Redis(connection_pool=awaited)), awaited
 
 
-def test_a_users_pool_is_asked_once_and_after_a_break(world: ClockWorld, own: Server, unique_name: str) -> None:
+def test_a_users_pool_is_asked_once_and_after_a_break(world, own, unique_name):
     users, pool = users_client(world, own.url)
     client, actor = world.close_at_end(users), world.actor()
     seen = seen_by(client)
@@ -47,7 +47,7 @@ def test_a_users_pool_is_asked_once_and_after_a_break(world: ClockWorld, own: Se
     assert len(seen) == 1
     own.restart()
 
-    def back() -> bool:
+    def back():
         try:
             actor.do(lock.is_locked)
         except redis.exceptions.RedisError:
@@ -68,9 +68,7 @@ def evicting(build: Build, fresh_server: Callable[..., Server]) -> Server:
     return fresh_server(build, "--maxmemory-policy", "allkeys-lru")
 
 
-def test_a_policy_that_evicts_is_warned_of_once(
-    world: ClockWorld, evicting: Server, unique_name: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_policy_that_evicts_is_warned_of_once(world, evicting, unique_name, caplog):
     client, actors = world.from_url(evicting.url), [world.actor() for _ in range(3)]
     lock = client.get_lock(unique_name)
     with caplog.at_level(logging.WARNING, "pyredisson"):
@@ -93,7 +91,7 @@ def replica(own: Server, fresh_server: Callable[..., Server]) -> Server:
     return server
 
 
-def test_a_replica_given_as_master_is_warned_of(world: ClockWorld, replica: Server, unique_name: str) -> None:
+def test_a_replica_given_as_master_is_warned_of(world, replica, unique_name):
     client, actor = world.from_url(replica.url), world.actor()
     with pytest.raises(redis.exceptions.ReadOnlyError):
         actor.do(client.get_lock(unique_name).try_lock)
@@ -104,9 +102,7 @@ def test_a_replica_given_as_master_is_warned_of(world: ClockWorld, replica: Serv
         actor.do(strict.get_lock(unique_name).try_lock)
 
 
-def test_a_user_without_the_permission_is_served_except_in_strict_mode(
-    world: ClockWorld, build: Build, fresh_server: Callable[..., Server], unique_name: str
-) -> None:
+def test_a_user_without_the_permission_is_served_except_in_strict_mode(world, build, fresh_server, unique_name):
     server = fresh_server(build)
     with server.client() as direct:
         direct.execute_command("ACL", "SETUSER", "ann", "on", ">sesame", "~*", "&*", "+@all", "-info")

@@ -12,7 +12,6 @@ import redis.exceptions as rx
 
 from pyredisson import Redisson
 from pyredisson.events import RenewalFailed
-from tests.proxy import Proxy
 from tests.real_servers.client_settings import await_renewals, renewed_every
 from tests.real_servers.observation import (
     ACQUIRE,
@@ -27,7 +26,6 @@ from tests.real_servers.observation import (
 )
 from tests.servers import HOST, Build, Server
 from tests.waiting import until
-from tests.worlds.clock import ClockWorld
 
 # --- out of memory ---
 
@@ -49,9 +47,7 @@ def fill(direct: redis.Redis) -> None:
         direct.set("more", "y")
 
 
-def test_out_of_memory_an_acquire_fails_clean(
-    world: ClockWorld, full: tuple[Server, redis.Redis], unique_name: str
-) -> None:
+def test_out_of_memory_an_acquire_fails_clean(world, full, unique_name):
     server, direct = full
     client = world.from_url(server.url)
     lock, free, actor = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2"), world.actor()
@@ -70,9 +66,7 @@ def test_out_of_memory_an_acquire_fails_clean(
     actor.do(free.unlock)
 
 
-def test_out_of_memory_what_gives_back_works(
-    world: ClockWorld, full: tuple[Server, redis.Redis], unique_name: str
-) -> None:
+def test_out_of_memory_what_gives_back_works(world, full, unique_name):
     server, direct = full
     client = world.from_url(server.url)
     renewed_every(client, 0.3)
@@ -109,9 +103,7 @@ NOT_NOW = {
 
 
 @pytest.mark.parametrize("state", NOT_NOW)
-def test_a_request_that_the_server_cannot_execute_now(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str, state: str
-) -> None:
+def test_a_request_that_the_server_cannot_execute_now(world, proxy, direct, unique_name, state):
     text, kind = NOT_NOW[state]
     client = world.from_url(proxy.url)
     lock, actor = client.get_lock(unique_name), world.actor()
@@ -138,9 +130,7 @@ def test_a_request_that_the_server_cannot_execute_now(
     nothing_left(direct, client, unique_name)
 
 
-def test_a_renewal_that_the_server_cannot_execute_now(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
-) -> None:
+def test_a_renewal_that_the_server_cannot_execute_now(world, proxy, direct, unique_name):
     client = world.from_url(proxy.url)
     renewed_every(client, 0.3)
     lock, actor = client.get_lock(unique_name), world.actor()
@@ -157,9 +147,7 @@ def test_a_renewal_that_the_server_cannot_execute_now(
     assert not world.losses
 
 
-def test_a_waiter_lives_through_a_state_of_the_server(
-    world: ClockWorld, proxy: Proxy, valkey: Server, direct: redis.Redis, unique_name: str
-) -> None:
+def test_a_waiter_lives_through_a_state_of_the_server(world, proxy, valkey, direct, unique_name):
     theirs = world.from_url(valkey.url).get_lock(unique_name)
     client = world.from_url(proxy.url, max_wait_without_check=0.3)
     lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()
@@ -211,9 +199,7 @@ PROFILES = {
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_what_is_not_permitted_is_named_and_not_half_done(
-    world: ClockWorld, build: Build, fresh_server: Callable[..., Server], unique_name: str, profile: str
-) -> None:
+def test_what_is_not_permitted_is_named_and_not_half_done(world, build, fresh_server, unique_name, profile):
     rules, named, what = PROFILES[profile]
     server = fresh_server(build)
     load_scripts(server)
@@ -257,18 +243,15 @@ def test_what_is_not_permitted_is_named_and_not_half_done(
         nothing_left(direct, client, unique_name)
 
 
-def test_permissions_revoked_while_waiting(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
-) -> None:
-    server = fresh_server()
-    with user(server) as url, server.client(decode_responses=True) as direct:
+def test_permissions_revoked_while_waiting(world, own, unique_name):
+    with user(own) as url, own.client(decode_responses=True) as direct:
         client = world.from_url(url, max_wait_without_check=0.5)
-        theirs = world.from_url(server.url).get_lock(unique_name)
+        theirs = world.from_url(own.url).get_lock(unique_name)
         lock, actor, holder = client.get_lock(unique_name), world.actor(), world.actor()
         holder.do(theirs.lock)
         waiting = actor.start(lock.lock)
         await_waiter(direct, client, unique_name)
-        with user(server, "-subscribe", "-evalsha", "-eval"):
+        with user(own, "-subscribe", "-evalsha", "-eval"):
             direct.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
             with pytest.raises(rx.ResponseError, match=r"(?i)subscribe|evalsha|eval"):
                 waiting.result(20)
@@ -278,16 +261,13 @@ def test_permissions_revoked_while_waiting(
 
 
 @pytest.mark.parametrize("sides", ["readers", "writers"])
-def test_a_user_who_may_remove_nothing_from_the_queue_wakes_the_waiters_all_the_same(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str, sides: str
-) -> None:
-    server = fresh_server()
-    with user(server, "-zrem") as url, server.client(decode_responses=True) as direct:
+def test_a_user_who_may_remove_nothing_from_the_queue_wakes_the_waiters_all_the_same(world, own, unique_name, sides):
+    with user(own, "-zrem") as url, own.client(decode_responses=True) as direct:
         lock, actor = world.from_url(url).get_read_write_lock(unique_name).write_lock(), world.actor()
         actor.do(lock.lock)
         waiting = []
         for _ in range(2):
-            client = world.from_url(server.url)
+            client = world.from_url(own.url)
             theirs = client.get_read_write_lock(unique_name)
             waiting.append((world.actor(), theirs.read_lock() if sides == "readers" else theirs.write_lock()))
         calls = [each.start(side.lock) for each, side in waiting]
@@ -304,19 +284,16 @@ def test_a_user_who_may_remove_nothing_from_the_queue_wakes_the_waiters_all_the_
 # --- no connection to be had ---
 
 
-def test_the_server_is_full_of_clients_while_we_hold(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
-) -> None:
-    server = fresh_server()
-    client = world.from_url(server.url)
+def test_the_server_is_full_of_clients_while_we_hold(world, own, unique_name):
+    client = world.from_url(own.url)
     renewed_every(client, 0.5)
     lock, actor = client.get_lock(unique_name), world.actor()
     actor.do(lock.lock)
-    with server.client(decode_responses=True) as direct:
+    with own.client(decode_responses=True) as direct:
         direct.ping()
         # No more than there are: a new connection is turned away.
         direct.config_set("maxclients", int(direct.info("clients")["connected_clients"]))
-        with pytest.raises(rx.ConnectionError, match="max number of clients"), server.client() as late:
+        with pytest.raises(rx.ConnectionError, match="max number of clients"), own.client() as late:
             late.ping()
         await_renewals(direct, unique_name)
         # Now: at the next renewal each of the two would want a connection.
@@ -326,16 +303,13 @@ def test_the_server_is_full_of_clients_while_we_hold(
     assert not world.losses
 
 
-def test_a_request_waits_for_a_connection_while_the_server_is_full_of_clients(
-    world: ClockWorld, fresh_server: Callable[..., Server], unique_name: str
-) -> None:
-    server = fresh_server()
-    client = world.from_url(server.url)
+def test_a_request_waits_for_a_connection_while_the_server_is_full_of_clients(world, own, unique_name):
+    client = world.from_url(own.url)
     locks = [client.get_lock(f"{unique_name}-{number}") for number in range(3)]
     actors = [world.actor() for _ in locks]
     for lock, actor in zip(locks, actors, strict=True):
         actor.do(lock.lock)
-    with server.client(decode_responses=True) as direct:
+    with own.client(decode_responses=True) as direct:
         direct.ping()
         direct.config_set("maxclients", int(direct.info("clients")["connected_clients"]))
         direct.client_pause(500)  # All three want a connection at once.
@@ -356,9 +330,8 @@ end
 """
 
 
-def test_many_leases_that_end_at_once_delay_no_one_for_long(fresh_server: Callable[..., Server]) -> None:
-    server = fresh_server()
-    with Redisson.from_url(server.url) as client, server.client(socket_timeout=60.0) as direct:
+def test_many_leases_that_end_at_once_delay_no_one_for_long(own):
+    with Redisson.from_url(own.url) as client, own.client(socket_timeout=60.0) as direct:
         lock, ends = client.get_lock("kept"), time.time() + 10
         direct.eval(MANY, 0, round(1000 * ends))
         assert direct.dbsize() >= 300_000

@@ -22,7 +22,6 @@ from tests.real_servers.handles import handle
 from tests.real_servers.observation import busy
 from tests.real_servers.signal_points import Points, other_points
 from tests.servers import Server
-from tests.volumes import Volume
 from tests.waiting import until
 from tests.worlds.threads import ThreadsWorld
 
@@ -116,7 +115,7 @@ class Handler:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", KINDS)
-def test_in_the_middle_of_the_same_lock(client: Redisson, direct: redis.Redis, unique_name: str, kind: str) -> None:
+def test_in_the_middle_of_the_same_lock(client, direct, unique_name, kind):
     use = use_of(client, kind, unique_name)
     use()
     handler = Handler(use)
@@ -133,13 +132,13 @@ def test_in_the_middle_of_the_same_lock(client: Redisson, direct: redis.Redis, u
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("outer", ["write", "read"])
-def test_in_the_middle_of_the_other_side(client: Redisson, direct: redis.Redis, unique_name: str, outer: str) -> None:
+def test_in_the_middle_of_the_other_side(client, direct, unique_name, outer):
     sides = client.get_read_write_lock(unique_name)
     read, write = sides.read_lock(), sides.write_lock()
     mine, other = (write, read) if outer == "write" else (read, write)
-    outcomes: Counter[str] = Counter()
+    outcomes = Counter()
 
-    def handler() -> None:
+    def handler():
         try:
             if other.try_lock():
                 other.unlock()
@@ -152,10 +151,10 @@ def test_in_the_middle_of_the_other_side(client: Redisson, direct: redis.Redis, 
 
 
 @pytest.mark.timeout(240)
-def test_that_forces_the_lock_open(client: Redisson, direct: redis.Redis, unique_name: str) -> None:
+def test_that_forces_the_lock_open(client, direct, unique_name):
     lock = client.get_lock(unique_name)
 
-    def use() -> None:
+    def use():
         lock.lock()
         with suppress(LockNotOwnedError, LockLostError):
             lock.unlock()
@@ -171,9 +170,7 @@ def test_that_forces_the_lock_open(client: Redisson, direct: redis.Redis, unique
 @pytest.mark.volume
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("waits", [False, True], ids=["free", "waits"])
-def test_that_closes_the_client(
-    valkey: Server, direct: redis.Redis, unique_name: str, waits: bool, volume: Volume
-) -> None:
+def test_that_closes_the_client(valkey, direct, unique_name, waits, volume):
     stride = volume(3, full=1)
     world = ThreadsWorld()
     held = world.from_url(valkey.url).get_lock(unique_name)
@@ -185,14 +182,14 @@ def test_that_closes_the_client(
         lock = client.get_lock(unique_name)
         with suppress(LockLostError):
             lock.is_locked()
-        took: list[float] = []
+        took = []
 
-        def close(client: Redisson = client, took: list[float] = took) -> None:
+        def close(client=client, took=took):
             began = time.monotonic()
             client.close()
             took.append(time.monotonic() - began)
 
-        def use(lock: Any = lock) -> None:
+        def use(lock=lock):
             with suppress(ClientClosedError, redis.exceptions.ConnectionError):
                 if lock.try_lock(0.002 if waits else 0):
                     lock.unlock()
@@ -208,13 +205,13 @@ def test_that_closes_the_client(
 
 
 @pytest.mark.timeout(120)
-def test_a_storm_of_real_signals(client: Redisson, direct: redis.Redis, unique_name: str) -> None:
+def test_a_storm_of_real_signals(client, direct, unique_name):
     assert threading.current_thread() is threading.main_thread()
     mine, another = client.get_lock(unique_name), client.get_lock(f"{unique_name}-2")
     with_mine, with_another = Handler(pair(mine)), Handler(pair(another))
-    inside: list[None] = []
+    inside = []
 
-    def handle(*_: object) -> None:
+    def handle(*_):
         if not inside:  # Else a late signal came in the middle of the one before.
             inside.append(None)
             with_mine()

@@ -123,7 +123,7 @@ def pair(any_cluster: RunningCluster, unique_name: str) -> Iterator[Pair]:
     found.end()
 
 
-def test_which_node_executes_requests_while_a_slot_moves(pair: Pair) -> None:
+def test_which_node_executes_requests_while_a_slot_moves(pair):
     requests = [
         ("EVAL", READ, str(count), *keys) for count in (1, 2, 3) for keys in itertools.combinations(pair.keys, count)
     ]
@@ -138,7 +138,7 @@ def test_which_node_executes_requests_while_a_slot_moves(pair: Pair) -> None:
     assert words_heard == {"MOVED", "ASK", "TRYAGAIN"}
 
 
-def test_keys_of_two_slots_are_refused(pair: Pair) -> None:
+def test_keys_of_two_slots_are_refused(pair):
     words = ("EVAL", READ, "2", pair.keys[0], pair.keys[0].replace("{", "{other"))
     assert pair.ask_real("source", words, asking=False)[0] == "CROSSSLOT"
     assert pair.ask_simulated("source", words, asking=False)[0] == "CROSSSLOT"

@@ -1,7 +1,5 @@
 """``python -W error -bb -X dev -O``: bytes are not compared with text, nothing warns or needs an ``assert``."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -13,7 +11,7 @@ from tests.servers import VALKEY, Server
 
 @pytest.mark.quick
 @pytest.mark.parametrize("program", [THREADS, ASYNCIO], ids=["threads", "asyncio"])
-def test_each_kind(program: str) -> None:
+def test_each_kind(program):
     flags = ["-W", "error", "-bb", "-X", "dev", "-O"]
     with Server.start(VALKEY) as server:
         command = [sys.executable, *flags, "-c", program, server.url]

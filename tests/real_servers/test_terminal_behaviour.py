@@ -15,10 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import PYREDISSON, ROOT, Programs
+from tests.command_line import PYREDISSON, ROOT
 from tests.servers import Server
 from tests.terminals import terminal
-from tests.volumes import Volume
 
 HOLDER = "8f3a1c5e-0b7d-4e7c-9d53-2f3d5c1b7a90:7"
 
@@ -79,7 +78,7 @@ def server(fresh_server: Callable[..., Server]) -> Server:
         pytest.param({"TERM": "dumb"}, id="dumb"),
     ],
 )
-def test_on_a_terminal_of_40_columns(command_line: Programs, server: Server, environment: dict[str, str]) -> None:
+def test_on_a_terminal_of_40_columns(command_line, server, environment):
     with terminal() as screen:
         fcntl.ioctl(screen.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, WIDTH, 0, 0))
         command_line.start(
@@ -106,7 +105,7 @@ def test_on_a_terminal_of_40_columns(command_line: Programs, server: Server, env
 
 
 @pytest.mark.volume
-def test_a_reader_that_has_enough_gets_no_traceback(server: Server, tmp_path: Path, volume: Volume) -> None:
+def test_a_reader_that_has_enough_gets_no_traceback(server, tmp_path, volume):
     commands = ["watch order:1", "ls", "top --json", "ls --json", "leaks", "top", "watch x --json"]
     environment = {**os.environ, "PYREDISSON_URL": server.url}
     for command in commands[: volume(2, full=7)]:
@@ -122,7 +121,7 @@ def test_a_reader_that_has_enough_gets_no_traceback(server: Server, tmp_path: Pa
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("command", ["ls", "permits seats"])
-def test_a_full_disk_is_not_blamed_on_the_server(server: Server, command: str) -> None:
+def test_a_full_disk_is_not_blamed_on_the_server(server, command):
     with server.client() as keys:
         keys.set("seats", 3)
     environment = {**os.environ, "PYREDISSON_URL": server.url}

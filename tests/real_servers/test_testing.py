@@ -1,11 +1,8 @@
 """``pyredisson.testing`` on its real server: the helpers, with clients of both forms."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 import redis
@@ -13,7 +10,7 @@ import redis
 import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config, LockLostError
-from pyredisson.testing import RedissonServer, lose_next_reply, partition, take_away
+from pyredisson.testing import lose_next_reply, partition, take_away
 from tests.real_servers.handles import handle
 from tests.real_servers.kind_table import KINDS
 from tests.waiting import until
@@ -29,9 +26,7 @@ LOCKS = [kind.name for kind in KINDS if kind.release == "unlock"]
 
 
 @pytest.mark.parametrize("kind", LOCKS)
-def test_a_hold_that_is_taken_away_is_lost_at_once(
-    redisson_factory: Callable[..., pyredisson.Redisson], lock_name: str, kind: str
-) -> None:
+def test_a_hold_that_is_taken_away_is_lost_at_once(redisson_factory, lock_name, kind):
     lost = threading.Event()
     client = redisson_factory(Config(on_lock_lost=lambda name, thread_id: lost.set()))
     lock = handle(client, kind, lock_name)
@@ -45,10 +40,8 @@ def test_a_hold_that_is_taken_away_is_lost_at_once(
 
 
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "write_lock"])
-def test_a_hold_that_is_taken_away_is_lost_at_once_in_asyncio(
-    async_redisson: pyredisson.asyncio.Redisson, lock_name: str, kind: str
-) -> None:
-    async def main() -> None:
+def test_a_hold_that_is_taken_away_is_lost_at_once_in_asyncio(async_redisson, lock_name, kind):
+    async def main():
         lock = handle(async_redisson, kind, lock_name)
         with pytest.raises(LockLostError):  # noqa: PT012
             async with lock.hold() as lease:
@@ -59,21 +52,19 @@ def test_a_hold_that_is_taken_away_is_lost_at_once_in_asyncio(
     asyncio.run(main())
 
 
-def test_a_free_lock_cannot_be_taken_away(
-    redisson: pyredisson.Redisson, async_redisson: pyredisson.asyncio.Redisson, lock_name: str
-) -> None:
+def test_a_free_lock_cannot_be_taken_away(redisson, async_redisson, lock_name):
     with pytest.raises(AssertionError, match="is not held"):
         take_away(redisson.get_lock(lock_name))
     async_lock = async_redisson.get_lock(lock_name)
 
-    async def main() -> None:
+    async def main():
         with pytest.raises(AssertionError, match="is not held"):
             await take_away(async_lock)
 
     asyncio.run(main())
 
 
-def test_what_has_no_owner_cannot_be_taken_away(redisson: pyredisson.Redisson, lock_name: str) -> None:
+def test_what_has_no_owner_cannot_be_taken_away(redisson, lock_name):
     with pytest.raises(TypeError, match="not Semaphore"):
         take_away(redisson.get_semaphore(lock_name))  # type: ignore[call-overload]
 
@@ -82,7 +73,7 @@ def test_what_has_no_owner_cannot_be_taken_away(redisson: pyredisson.Redisson, l
 
 
 @pytest.mark.parametrize("used_before", [False, True], ids=["first request", "later request"])
-def test_a_lost_reply_counts_once(redisson: pyredisson.Redisson, lock_name: str, used_before: bool) -> None:
+def test_a_lost_reply_counts_once(redisson, lock_name, used_before):
     lock = redisson.get_lock(lock_name)
     if used_before:
         lock.lock()
@@ -102,9 +93,7 @@ def test_a_lost_reply_counts_once(redisson: pyredisson.Redisson, lock_name: str,
 
 
 @pytest.mark.parametrize("silent", [False, True], ids=["closed", "silent"])
-def test_a_client_is_cut_off_alone_and_comes_back(
-    redisson_factory: Callable[..., pyredisson.Redisson], lock_name: str, silent: bool
-) -> None:
+def test_a_client_is_cut_off_alone_and_comes_back(redisson_factory, lock_name, silent):
     cut_off, other = redisson_factory(Config(timeout=0.5)), redisson_factory()
     lock = cut_off.get_lock(lock_name)
     lock.lock()
@@ -120,17 +109,15 @@ def test_a_client_is_cut_off_alone_and_comes_back(
 
 
 @pytest.mark.parametrize("silent", [False, True], ids=["closed", "silent"])
-def test_an_asyncio_client_is_cut_off_and_comes_back(
-    async_redisson_factory: Callable[..., pyredisson.asyncio.Redisson], lock_name: str, silent: bool
-) -> None:
-    async def main() -> None:
+def test_an_asyncio_client_is_cut_off_and_comes_back(async_redisson_factory, lock_name, silent):
+    async def main():
         client = async_redisson_factory(Config(timeout=0.5))
         async with client.get_lock(lock_name):
             with partition(client, silent=silent), pytest.raises(AWAY):
                 await client.get_lock(f"{lock_name}-2").is_locked()
             assert await once_connected(client.get_lock(lock_name).is_locked)
 
-    async def once_connected(call: Callable[[], Awaitable[bool]]) -> bool:
+    async def once_connected(call):
         over = time.monotonic() + 10
         while True:  # A connection that was begun in the silence may fail, or take its time, after it.
             try:
@@ -142,9 +129,7 @@ def test_an_asyncio_client_is_cut_off_and_comes_back(
     asyncio.run(main())
 
 
-def test_a_hold_is_lost_when_the_partition_outlasts_its_lease(
-    redisson_factory: Callable[..., pyredisson.Redisson], lock_name: str
-) -> None:
+def test_a_hold_is_lost_when_the_partition_outlasts_its_lease(redisson_factory, lock_name):
     client = redisson_factory(Config(lock_watchdog_timeout=1))
     with pytest.raises(LockLostError), client.get_lock(lock_name).hold() as lease, partition(client):
         until(lambda: lease.lost, within=10)
@@ -153,7 +138,7 @@ def test_a_hold_is_lost_when_the_partition_outlasts_its_lease(
 # ---- routes and servers ----------------------------------------------------------------------------------------------
 
 
-def test_a_client_without_a_route_is_refused(redisson_server: RedissonServer) -> None:
+def test_a_client_without_a_route_is_refused(redisson_server):
     with pyredisson.Redisson.from_url(redisson_server.url) as client:
         with pytest.raises(ValueError, match="redisson_url"):
             lose_next_reply(client)
@@ -161,8 +146,8 @@ def test_a_client_without_a_route_is_refused(redisson_server: RedissonServer) ->
             partition(client)
 
 
-def test_a_route_leaves_no_thread_and_no_socket(redisson_server: RedissonServer, lock_name: str) -> None:
-    def own() -> Iterator[threading.Thread]:
+def test_a_route_leaves_no_thread_and_no_socket(redisson_server, lock_name):
+    def own():
         return (thread for thread in threading.enumerate() if thread.name == "pyredisson-test-proxy")
 
     before = set(own())

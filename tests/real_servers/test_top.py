@@ -11,9 +11,9 @@ from contextlib import closing, contextmanager
 import pytest
 
 from pyredisson import Config, Redisson
-from pyredisson._tools.top import Record, Sampler
+from pyredisson._tools.top import Sampler
 from pyredisson.inspection import Inspector
-from tests.command_line import PYREDISSON, Programs
+from tests.command_line import PYREDISSON
 from tests.servers import Server
 from tests.terminals import terminal
 from tests.waiting import until
@@ -28,7 +28,7 @@ def sampler_at(server: Server, pattern: str | None = None, prefix: str = "") -> 
         yield sampler
 
 
-def test_holders_waiters_and_releases_are_seen(own: Server) -> None:
+def test_holders_waiters_and_releases_are_seen(own):
     config = Config(client_name="web", presence_after=0.05, lock_watchdog_timeout=3)
     with Redisson.from_url(own.url, config=config) as client:
         held, quick = client.get_lock("held"), client.get_lock("quick")
@@ -36,7 +36,7 @@ def test_holders_waiters_and_releases_are_seen(own: Server) -> None:
         waiter = threading.Thread(target=lambda: client.get_lock("held").lock(1))
         waiter.start()
 
-        def contended(sampler: Sampler) -> Record | None:
+        def contended(sampler):
             with quick:
                 pass
             found = sampler.round()
@@ -56,7 +56,7 @@ def test_holders_waiters_and_releases_are_seen(own: Server) -> None:
         waiter.join()
 
 
-def test_a_prefix_and_a_pattern_leave_others_out(own: Server) -> None:
+def test_a_prefix_and_a_pattern_leave_others_out(own):
     with Redisson.from_url(own.url, config=Config(prefix="shop:")) as client:
         client.get_lock("order").lock(60)
         client.get_lock("other").lock(60)
@@ -66,7 +66,7 @@ def test_a_prefix_and_a_pattern_leave_others_out(own: Server) -> None:
 
 
 @pytest.mark.volume
-def test_ten_thousand_locks_cost_the_server_little(own: Server) -> None:
+def test_ten_thousand_locks_cost_the_server_little(own):
     with own.client() as keys:
         pipeline = keys.pipeline(transaction=False)
         for number in range(10_000):
@@ -82,7 +82,7 @@ def test_ten_thousand_locks_cost_the_server_little(own: Server) -> None:
 
 
 @pytest.mark.parametrize(("key", "code"), [("q", 0), ("\x03", -signal.SIGINT)])
-def test_q_and_ctrl_c_leave_the_terminal_as_it_was(command_line: Programs, own: Server, key: str, code: int) -> None:
+def test_q_and_ctrl_c_leave_the_terminal_as_it_was(command_line, own, key, code):
     with terminal() as screen:
         before = termios.tcgetattr(screen.theirs)
         environment = {"PYREDISSON_URL": own.url, "TERM": "xterm-256color"}

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 import redis.exceptions as rx
 
-from pyredisson._tools.doctor import examine
+from pyredisson._tools.examination import examine
 from pyredisson.errors import LockError, OutcomeUnknownError, RedissonError
 from tests.proxy import Proxy
-from tests.real_servers.kind_table import KINDS, LATCH, Kind
+from tests.real_servers.kind_table import KINDS, LATCH
 from tests.real_servers.observation import ANY_SCRIPT, side_by_side
 from tests.servers import HOST
-from tests.worlds.clock import ClockWorld
 
 #: What other servers answer, and what no server does.
 GARBAGE = {"HTTP": b"HTTP/1.1 400 Bad Request\r\n\r\n", "SMTP": b"220 mail.example ESMTP\r\n", "a length": b"$x\r\n"}
@@ -56,7 +55,7 @@ def clear(error: BaseException | None) -> bool:
 
 @pytest.mark.parametrize("protocol", [2, 3])
 @pytest.mark.parametrize("what", GARBAGE)
-def test_something_else_than_redis_at_the_address(world: ClockWorld, proxy: Proxy, what: str, protocol: int) -> None:
+def test_something_else_than_redis_at_the_address(world, proxy, what, protocol):
     answer(proxy, lambda args: True, GARBAGE[what])
     url = f"redis://:secret@{HOST}:{proxy.port}/1"
     client = world.from_url(url, redis_kwargs={"protocol": protocol}, timeout=1.5)
@@ -68,7 +67,7 @@ def test_something_else_than_redis_at_the_address(world: ClockWorld, proxy: Prox
 
 
 @pytest.mark.parametrize("what", GARBAGE)
-def test_garbage_in_place_of_a_reply(world: ClockWorld, proxy: Proxy, unique_name: str, what: str) -> None:
+def test_garbage_in_place_of_a_reply(world, proxy, unique_name, what):
     client, actor = world.connected(proxy.url, timeout=1.5), world.actor()
     lock = client.get_lock(unique_name)
     scripts = answer(proxy, ANY_SCRIPT, GARBAGE[what])
@@ -84,7 +83,7 @@ def test_garbage_in_place_of_a_reply(world: ClockWorld, proxy: Proxy, unique_nam
 
 
 @pytest.mark.parametrize("what", GARBAGE)
-def test_garbage_in_place_of_a_message(world: ClockWorld, proxy: Proxy, unique_name: str, what: str) -> None:
+def test_garbage_in_place_of_a_message(world, proxy, unique_name, what):
     """The subscriber leaves the connection, and subscribes on another one."""
     client, holder, waiter = world.connected(proxy.url), world.actor(), world.actor()
     lock = client.get_lock(unique_name)
@@ -101,8 +100,8 @@ def test_garbage_in_place_of_a_message(world: ClockWorld, proxy: Proxy, unique_n
 
 
 @pytest.mark.parametrize("what", NONSENSE)
-def test_an_answer_that_makes_no_sense(world: ClockWorld, proxy: Proxy, unique_name: str, what: str) -> None:
-    def ask(kind: Kind) -> None:
+def test_an_answer_that_makes_no_sense(world, proxy, unique_name, what):
+    def ask(kind):
         name = f"{unique_name}-{kind}"
         client, actor = world.connected(proxy.url, timeout=6.0), world.actor()
         made = kind.handle(client, name)
@@ -137,10 +136,10 @@ IMPOSSIBLE = {
 }
 
 
-def test_a_number_that_no_script_gives_is_not_waited_for(world: ClockWorld, proxy: Proxy, unique_name: str) -> None:
+def test_a_number_that_no_script_gives_is_not_waited_for(world, proxy, unique_name):
     """Such as the time to live of a key that does not exist, -2, from a server that only resembles Redis."""
 
-    def ask(kind: Kind) -> None:
+    def ask(kind):
         name = f"{unique_name}-{kind}"
         client, actor = world.connected(proxy.url, timeout=6.0), world.actor()
         made = kind.handle(client, name)
@@ -157,7 +156,7 @@ def test_a_number_that_no_script_gives_is_not_waited_for(world: ClockWorld, prox
     side_by_side(ask, [kind for kind in KINDS if kind is not LATCH])
 
 
-def test_a_barrier_does_not_wait_for_such_a_number(world: ClockWorld, proxy: Proxy, unique_name: str) -> None:
+def test_a_barrier_does_not_wait_for_such_a_number(world, proxy, unique_name):
     client, actor = world.connected(proxy.url, timeout=3.0), world.actor()
     barrier = client.get_barrier(f"{unique_name}-barrier", 3)
     answers = answer(proxy, scripts_about(f"{unique_name}-barrier"), b":-9\r\n")
@@ -166,9 +165,7 @@ def test_a_barrier_does_not_wait_for_such_a_number(world: ClockWorld, proxy: Pro
 
 
 @pytest.mark.parametrize("what", ["a word", "an array of a word", "arrays in an array"])
-def test_a_renewal_that_makes_no_sense_is_asked_again(
-    world: ClockWorld, proxy: Proxy, unique_name: str, what: str
-) -> None:
+def test_a_renewal_that_makes_no_sense_is_asked_again(world, proxy, unique_name, what):
     client, actor = world.connected(proxy.url, lock_watchdog_timeout=3.0), world.actor()
     locks = [client.get_lock(f"{unique_name}-{index}") for index in range(2)]
     for lock in locks:
@@ -182,7 +179,7 @@ def test_a_renewal_that_makes_no_sense_is_asked_again(
 
 
 @pytest.mark.parametrize("method", ["lock", "try_lock", "unlock", "force_unlock"])
-def test_a_request_that_is_always_overtaken(world: ClockWorld, proxy: Proxy, unique_name: str, method: str) -> None:
+def test_a_request_that_is_always_overtaken(world, proxy, unique_name, method):
     client, actor = world.connected(proxy.url, timeout=1.5), world.actor()
     lock = client.get_lock(unique_name)
     if method == "unlock":
@@ -201,7 +198,7 @@ def test_a_request_that_is_always_overtaken(world: ClockWorld, proxy: Proxy, uni
 
 @pytest.mark.parametrize("command", ["PING", "INFO", "CONFIG", "TIME", "SCAN"])
 @pytest.mark.parametrize("reply", [b":1\r\n", b"*2\r\n*1\r\n:1\r\n*1\r\n:1\r\n", b"$-1\r\n"])
-def test_a_reply_of_another_type_is_one_clear_error_of_doctor(proxy: Proxy, command: str, reply: bytes) -> None:
+def test_a_reply_of_another_type_is_one_clear_error_of_doctor(proxy, command, reply):
     answer(proxy, command, reply)
     error = str(examine([proxy.url]).nodes[0].error)
     assert f"ConnectionError: Protocol error: unexpected reply to {command}" in error

@@ -10,9 +10,8 @@ import pytest
 
 import pyredisson
 import pyredisson.asyncio
-from tests.clusters import RunningCluster
-from tests.sentinels import SERVICE, SentinelSet
-from tests.servers import HOST, Server
+from tests.sentinels import SERVICE
+from tests.servers import HOST
 
 threads_valkey = pytest.importorskip("valkey")
 asyncio_valkey = pytest.importorskip("valkey.asyncio")
@@ -39,8 +38,8 @@ async def lock_in_task_by(client: Any, name: str) -> str | None:
         return ours.url
 
 
-def test_a_cluster(cluster: RunningCluster, unique_name: str) -> None:
-    greeted: list[Any] = []
+def test_a_cluster(cluster, unique_name):
+    greeted = []
     users = threads_valkey.ValkeyCluster(
         host=HOST, port=cluster.nodes[0].port, socket_timeout=5, valkey_connect_func=greeted.append
     )
@@ -55,7 +54,7 @@ def test_a_cluster(cluster: RunningCluster, unique_name: str) -> None:
         users.close()
 
 
-def test_sentinels(watched: SentinelSet, unique_name: str) -> None:
+def test_sentinels(watched, unique_name):
     finder = threads_valkey.Sentinel([(HOST, each.port) for each in watched.sentinels], socket_timeout=5)
     users = finder.master_for(SERVICE, db=1)
     lock_by(users, unique_name)
@@ -64,8 +63,8 @@ def test_sentinels(watched: SentinelSet, unique_name: str) -> None:
     users.close()
 
 
-def test_sentinels_in_tasks(watched: SentinelSet, unique_name: str) -> None:
-    async def main() -> None:
+def test_sentinels_in_tasks(watched, unique_name):
+    async def main():
         finder = asyncio_valkey.Sentinel([(HOST, each.port) for each in watched.sentinels], socket_timeout=5)
         users = finder.master_for(SERVICE)
         await lock_in_task_by(users, unique_name)
@@ -77,7 +76,7 @@ def test_sentinels_in_tasks(watched: SentinelSet, unique_name: str) -> None:
     gc.collect()  # What was left open is a warning then, and so an error.
 
 
-def test_what_a_client_by_sentinels_cannot_be() -> None:
+def test_what_a_client_by_sentinels_cannot_be():
     finder = threads_valkey.Sentinel([("h", 1)])
     with pytest.raises(TypeError, match=r"master_for\(\)"):
         pyredisson.Redisson(finder.slave_for("s"))
@@ -86,13 +85,13 @@ def test_what_a_client_by_sentinels_cannot_be() -> None:
 
 
 @pytest.mark.parametrize("kind", ["ConnectionPool", "BlockingConnectionPool"])
-def test_pools(valkey: Server, unique_name: str, kind: str) -> None:
+def test_pools(valkey, unique_name, kind):
     url = f"{HOST}:{valkey.port}/2"
     users = threads_valkey.Valkey(connection_pool=getattr(threads_valkey, kind).from_url(f"valkey://{url}"))
     assert lock_by(users, unique_name) == f"redis://{url}"
     users.close()
 
-    async def main() -> None:
+    async def main():
         users = asyncio_valkey.Valkey(connection_pool=getattr(asyncio_valkey, kind).from_url(f"valkey://{url}"))
         assert await lock_in_task_by(users, unique_name) == f"redis://{url}"
         await users.aclose()
@@ -100,7 +99,7 @@ def test_pools(valkey: Server, unique_name: str, kind: str) -> None:
     asyncio.run(main())
 
 
-def test_the_other_form_is_refused() -> None:
+def test_the_other_form_is_refused():
     for client in (asyncio_cluster.ValkeyCluster(host="h"), asyncio_valkey.Sentinel([("h", 1)]).master_for("s")):
         with pytest.raises(TypeError, match=r"use pyredisson\.asyncio\.Redisson"):
             pyredisson.Redisson(client)

@@ -8,18 +8,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
-from pathlib import Path
 
 import pytest
-import redis
 
 from pyredisson import Config, Redisson
 from pyredisson._tools.sampling import Change
 from pyredisson._tools.watch import Watch, Watched, line_of, record_of
 from pyredisson.inspection import Inspector, Who
-from tests.clusters import RunningCluster
 from tests.command_line import programs
-from tests.sentinels import SOON_MS, SentinelSet
+from tests.sentinels import SOON_MS
 from tests.servers import HOST, VALKEY, Server
 from tests.waiting import until
 
@@ -58,15 +55,7 @@ def watching() -> Iterator[Callable[..., Watcher]]:
         yield start
 
 
-@pytest.fixture
-def locks(valkey: Server) -> Iterator[redis.Redis]:
-    with valkey.client() as client:
-        yield client
-
-
-def test_a_lock_is_acquired_and_released(
-    watching: Callable[..., Watcher], valkey: Server, unique_name: str, locks: redis.Redis
-) -> None:
+def test_a_lock_is_acquired_and_released(watching, valkey, unique_name, locks):
     watcher = watching(valkey.url, unique_name)
     watcher.sees("free")
     with Redisson.from_url(valkey.url, config=Config(client_name="web")) as client:
@@ -83,9 +72,7 @@ def test_a_lock_is_acquired_and_released(
 
 
 @pytest.mark.parametrize("kind", ["get_fenced_lock", "get_token_lock", "get_permit_expirable_semaphore"])
-def test_each_kind_of_lock_can_be_watched(
-    watching: Callable[..., Watcher], valkey: Server, unique_name: str, kind: str
-) -> None:
+def test_each_kind_of_lock_can_be_watched(watching, valkey, unique_name, kind):
     with Redisson.from_url(valkey.url) as client:
         lock = getattr(client, kind)(unique_name)
         if kind == "get_permit_expirable_semaphore":
@@ -98,12 +85,7 @@ def test_each_kind_of_lock_can_be_watched(
 
 
 @pytest.mark.parametrize("notified", [True, False])
-def test_of_a_hand_over_each_event_is_of_its_own_owner(
-    watching: Callable[..., Watcher],
-    fresh_server: Callable[..., Server],
-    monkeypatch: pytest.MonkeyPatch,
-    notified: bool,
-) -> None:
+def test_of_a_hand_over_each_event_is_of_its_own_owner(watching, fresh_server, monkeypatch, notified):
     monkeypatch.setattr("pyredisson._tools.watch.KNOWN_WITHIN", 0.9)  # A busy machine looks late.
     server = fresh_server(VALKEY, "--notify-keyspace-events", "KA" if notified else "")
     watcher = watching(server.url, "order")
@@ -126,9 +108,7 @@ def test_of_a_hand_over_each_event_is_of_its_own_owner(
     assert watcher.held[5] is None
 
 
-def test_each_holder_is_named_from_the_beginning(
-    watching: Callable[..., Watcher], valkey: Server, unique_name: str
-) -> None:
+def test_each_holder_is_named_from_the_beginning(watching, valkey, unique_name):
     names = [f"{unique_name}-{number}" for number in range(4)]
     with ExitStack() as stack:
         for name in names:
@@ -147,9 +127,7 @@ def test_each_holder_is_named_from_the_beginning(
             assert watcher.labels[-1].startswith("late@")
 
 
-def test_a_fair_lock_is_known_by_what_its_holder_tells(
-    watching: Callable[..., Watcher], valkey: Server, unique_name: str, locks: redis.Redis
-) -> None:
+def test_a_fair_lock_is_known_by_what_its_holder_tells(watching, valkey, unique_name, locks):
     with Redisson.from_url(valkey.url, config=Config(presence_after=0.05)) as client:
         lock = client.get_fair_lock(unique_name)
         lock.lock()
@@ -160,9 +138,7 @@ def test_a_fair_lock_is_known_by_what_its_holder_tells(
         watcher.sees("released")  # Although it sends no message: no one waits for it.
 
 
-def test_a_lock_that_expires_is_seen_when_it_does(
-    watching: Callable[..., Watcher], valkey: Server, locks: redis.Redis, unique_name: str
-) -> None:
+def test_a_lock_that_expires_is_seen_when_it_does(watching, valkey, locks, unique_name):
     locks.hset(unique_name, HOLDER, "1")
     locks.pexpire(unique_name, 400)
     watcher = watching(valkey.url, unique_name)
@@ -171,9 +147,7 @@ def test_a_lock_that_expires_is_seen_when_it_does(
 
 
 @pytest.mark.parametrize("kind", ["get_lock", "get_fair_lock"])
-def test_a_lock_that_is_freed_by_hand_was_not_released(
-    watching: Callable[..., Watcher], valkey: Server, unique_name: str, kind: str
-) -> None:
+def test_a_lock_that_is_freed_by_hand_was_not_released(watching, valkey, unique_name, kind):
     with Redisson.from_url(valkey.url) as client, Inspector(valkey.url) as inspector:
         getattr(client, kind)(unique_name).lock(60)
         watcher = watching(valkey.url, unique_name)
@@ -182,7 +156,7 @@ def test_a_lock_that_is_freed_by_hand_was_not_released(
         watcher.sees("forced")
 
 
-def test_a_prefix_stands_before_the_names(watching: Callable[..., Watcher], valkey: Server, unique_name: str) -> None:
+def test_a_prefix_stands_before_the_names(watching, valkey, unique_name):
     watcher = watching(valkey.url, unique_name, prefix="shop:")
     watcher.sees("free")
     with Redisson.from_url(valkey.url, config=Config(prefix="shop:")) as client, client.get_lock(unique_name):
@@ -190,9 +164,7 @@ def test_a_prefix_stands_before_the_names(watching: Callable[..., Watcher], valk
     watcher.sees("released")
 
 
-def test_notifications_show_an_acquire_immediately_and_are_left_as_they_are(
-    watching: Callable[..., Watcher], fresh_server: Callable[..., Server]
-) -> None:
+def test_notifications_show_an_acquire_immediately_and_are_left_as_they_are(watching, fresh_server):
     server = fresh_server(VALKEY, "--notify-keyspace-events", "KA")
     watcher = watching(server.url, "order")
     watcher.sees("free")
@@ -203,9 +175,7 @@ def test_notifications_show_an_acquire_immediately_and_are_left_as_they_are(
         assert set(keys.config_get("notify-keyspace-events")["notify-keyspace-events"]) == {"A", "K"}
 
 
-def test_a_cluster_is_watched_on_each_of_its_nodes(
-    watching: Callable[..., Watcher], cluster: RunningCluster, unique_name: str
-) -> None:
+def test_a_cluster_is_watched_on_each_of_its_nodes(watching, cluster, unique_name):
     names = [f"{unique_name}-{number}" for number in range(4)]
     watcher = watching(cluster.url, *names)
     watcher.sees(*["free"] * 4)
@@ -216,14 +186,13 @@ def test_a_cluster_is_watched_on_each_of_its_nodes(
             watcher.sees("released", within=5)
 
 
-def test_an_outage_ends_nothing(fresh_server: Callable[..., Server], capfd: pytest.CaptureFixture[str]) -> None:
-    server = fresh_server()
-    url = server.url
+def test_an_outage_ends_nothing(own, capfd):
+    url = own.url
     with Inspector(url, timeout=1.0) as inspector, closing(Watch(["order"], inspector)) as watch:
         events = watch.events()
         assert next(events)[2].event == "free"
-        server.kill()
-        server.restart()
+        own.kill()
+        own.restart()
         with Redisson.from_url(url) as client, client.get_lock("order"):
             assert next(events)[2].event in ("acquired", "released")
     assert "the connection was lost" in capfd.readouterr().err
@@ -249,26 +218,21 @@ def _next_line(events: Iterator[tuple[float, Watched, Change]]) -> str:
         ("DEL", "its key is gone, without a message"),
     ],
 )
-def test_why_a_hold_has_ended_is_shown(
-    watching: Callable[..., Watcher], fresh_server: Callable[..., Server], unique_name: str, command: str, cause: str
-) -> None:
-    server = fresh_server()
-    _hold(server, unique_name)
-    events = watching(server.url, unique_name).watch.events()
+def test_why_a_hold_has_ended_is_shown(watching, own, unique_name, command, cause):
+    _hold(own, unique_name)
+    events = watching(own.url, unique_name).watch.events()
     assert "held" in _next_line(events)
     if command == "restart":
-        server.restart()
+        own.restart()
     else:
-        with server.client() as client:
+        with own.client() as client:
             client.execute_command(command, *([unique_name] if command == "DEL" else []))
     line = _next_line(events)
     assert "ended" in line
     assert cause in line
 
 
-def test_a_hold_that_a_failover_has_lost_is_explained(
-    watching: Callable[..., Watcher], watched: SentinelSet, unique_name: str
-) -> None:
+def test_a_hold_that_a_failover_has_lost_is_explained(watching, watched, unique_name):
     master = watched.master()
     _hold(master, unique_name)
     events = watching(watched.url, unique_name).watch.events()
@@ -284,7 +248,7 @@ def test_a_hold_that_a_failover_has_lost_is_explained(
     assert f"(was {HOST}:{master.port}), which does not have it" in line
 
 
-def test_ctrl_c_ends_it_without_a_word(valkey: Server, unique_name: str, tmp_path: Path) -> None:
+def test_ctrl_c_ends_it_without_a_word(valkey, unique_name, tmp_path):
     with programs(tmp_path) as started:
         program = started.pyredisson("watch", unique_name, "--json", url=valkey.url)
         until(lambda: "free" in program.stdout, 20, what="it watches")

@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 
 from pyredisson import LockTimeoutError, Redisson
-from tests.clusters import RunningCluster
-from tests.sentinels import SentinelSet
 from tests.waiting import until
-from tests.worlds.clock import ClockWorld
 
 SOON: dict[str, Any] = {"presence_after": 0.1, "lock_watchdog_timeout": 3.0}
 
@@ -22,16 +19,14 @@ def refused(lock: Any) -> LockTimeoutError:
     return error.value
 
 
-def test_on_a_cluster_every_node_knows_who_is_connected(
-    world: ClockWorld, cluster: RunningCluster, unique_name: str
-) -> None:
+def test_on_a_cluster_every_node_knows_who_is_connected(world, cluster, unique_name):
     client, actors = world.from_url(cluster.url, client_name=unique_name, **SOON), world.actors(6)
     names = [f"{unique_name}-{each}" for each in range(6)]
     for actor, name in zip(actors, names, strict=True):
         actor.do(client.get_lock(name).lock)
     key = f"pyredisson_client:{client.id}"
 
-    def told() -> set[str]:
+    def told():
         with cluster.client(key, decode_responses=True) as node:
             return {each["name"] for each in json.loads(str(node.get(key) or '{"holds": []}'))["holds"]}
 
@@ -49,9 +44,7 @@ def test_on_a_cluster_every_node_knows_who_is_connected(
     until(lambda: told() == set())
 
 
-def test_behind_sentinels_the_master_knows_who_is_connected(
-    world: ClockWorld, watched: SentinelSet, unique_name: str
-) -> None:
+def test_behind_sentinels_the_master_knows_who_is_connected(world, watched, unique_name):
     client, actor = world.from_url(watched.url, slaves_sync_timeout=10.0, client_name="web", **SOON), world.actor()
     actor.do(client.get_lock(unique_name).lock)
     with watched.master().client() as master:

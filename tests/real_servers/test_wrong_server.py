@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import redis
 import redis.exceptions as rx
 
 from tests.proxy import Proxy
@@ -73,9 +72,7 @@ def client_of(world: ClockWorld, service: Service, made: str, **config: Any) -> 
 
 @pytest.mark.parametrize("made", MADE)
 @pytest.mark.parametrize("stale", [False, True], ids=["READONLY", "MASTERDOWN"])
-def test_the_name_is_resolved_again(
-    world: ClockWorld, service: Service, unique_name: str, stale: bool, made: str
-) -> None:
+def test_the_name_is_resolved_again(world, service, unique_name, stale, made):
     client = client_of(world, service, made, max_wait_without_check=60.0)
     renewed_every(client, 0.3)
     lock, holder, waiter, other = client.get_lock(unique_name), world.actor(), world.actor(), world.actor()
@@ -105,7 +102,7 @@ def test_the_name_is_resolved_again(
     assert not world.losses
 
 
-def test_a_call_ends_when_no_other_server_is_found(world: ClockWorld, service: Service, unique_name: str) -> None:
+def test_a_call_ends_when_no_other_server_is_found(world, service, unique_name):
     client = client_of(world, service, "from_url", timeout=1.0)
     lock, actor = client.get_lock(unique_name), world.actor()
     actor.do(lock.lock)
@@ -121,9 +118,7 @@ def test_a_call_ends_when_no_other_server_is_found(world: ClockWorld, service: S
     nothing_left(service.direct, client, unique_name)
 
 
-def test_a_subscription_that_is_refused_for_a_moment(
-    world: ClockWorld, proxy: Proxy, direct: redis.Redis, unique_name: str
-) -> None:
+def test_a_subscription_that_is_refused_for_a_moment(world, proxy, direct, unique_name):
     """It is requested again, at intervals."""
     client = world.from_url(proxy.url, max_wait_without_check=60.0)
     lock, holder, waiter = client.get_lock(unique_name), world.actor(), world.actor()

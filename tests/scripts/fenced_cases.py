@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.scripts.harness import (
-    EPOCH,
-    LOCK,
-    LOST,
-    ME,
-    Call,
-    Case,
-    State,
-    epoch,
-    lock,
-)
+from tests.scripts.harness import EPOCH, LOCK, LOST, ME, Call, Case, State, epoch, lock
 from tests.simulated.engine.redis import Entry
 
 TOKEN: Final = b"redisson_lock_token:{orders}"
@@ -39,9 +29,7 @@ def fenced(
     from_clock: bool = False,
 ) -> Call:
     return Call(
-        "fenced_acquire",
-        (LOCK, EPOCH, TOKEN),
-        (owner, epoch, int(repeat), lease, counts, joins, int(from_clock)),
+        "fenced_acquire", (LOCK, EPOCH, TOKEN), (owner, epoch, int(repeat), lease, counts, joins, int(from_clock))
     )
 
 

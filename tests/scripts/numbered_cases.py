@@ -9,18 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from tests.scripts.compared_servers import Message
-from tests.scripts.harness import (
-    FREE,
-    LOCK,
-    ME,
-    PERMITS,
-    WAIT_QUEUE,
-    WRONGTYPE,
-    Call,
-    Case,
-    In,
-    State,
-)
+from tests.scripts.harness import FREE, LOCK, ME, PERMITS, WAIT_QUEUE, WRONGTYPE, Call, Case, In, State
 from tests.simulated.engine.redis import Entry, ServerError
 
 DONE: Final = b"pyredisson_done:{orders}:" + ME

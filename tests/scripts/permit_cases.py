@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.scripts.harness import (
-    FREE,
-    Case,
-    In,
-)
+from tests.scripts.harness import FREE, Case, In
 from tests.scripts.numbered_cases import (
     ENDLESS,
     EXPIRED,

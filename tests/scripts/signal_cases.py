@@ -5,19 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.scripts.compared_servers import Message
-from tests.scripts.harness import (
-    CHANNEL,
-    EPOCH,
-    FREE,
-    FREED,
-    LOCK,
-    ME,
-    RELEASED,
-    Call,
-    Case,
-    State,
-    lock,
-)
+from tests.scripts.harness import CHANNEL, EPOCH, FREE, FREED, LOCK, ME, RELEASED, Call, Case, State, lock
 from tests.scripts.numbered_cases import DONE, PERMITS, WAIT_QUEUE, done, permits, sends
 from tests.simulated.engine.redis import Entry
 
@@ -102,13 +90,7 @@ CASES: Final = [
     ),
     Case("only a holder notifies", waiting("b:1"), notify(1), -1, waiting("b:1") | done(5, -1)),
     Case("one leaves", waiting("a:1"), leave("a:1", 1), 1, done(5, 1)),
-    Case(
-        "one who waits is found",
-        waiting("a:1"),
-        Call("condition_look", (WAITERS,), ("a:1",)),
-        1,
-        waiting("a:1"),
-    ),
+    Case("one who waits is found", waiting("a:1"), Call("condition_look", (WAITERS,), ("a:1",)), 1, waiting("a:1")),
     Case(
         "a generation that was opened",
         permits(5, DAY_MS),

@@ -6,7 +6,6 @@ import importlib
 import itertools
 import pkgutil
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -20,7 +19,6 @@ from tests.scripts.harness import (
     Around,
     Call,
     Case,
-    ComparedServer,
     check,
     check_reply,
     check_state,
@@ -44,19 +42,19 @@ CASES = _cases()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.call.script}: {case.name}")
-def test_case(server: ComparedServer, case: Case) -> None:
+def test_case(server, case):
     check(server, case)
 
 
-def test_every_script_has_cases() -> None:
+def test_every_script_has_cases():
     assert {case.call.script for case in CASES} == set(SCRIPTS)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_scripts_touch_no_key_that_they_are_not_given(seed: int) -> None:
+def test_scripts_touch_no_key_that_they_are_not_given(seed):
     model = Model()
     model.server.only_declared_keys = True  # It raises AssertionError, which Lua does not catch.
-    called: set[bytes] = set()
+    called = set()
     for step in itertools.islice(script_steps(Random(seed), model.server, model.version), 5000):
         if step.out_of_memory is None:
             reply = model.call(*step.command)
@@ -70,7 +68,7 @@ def test_scripts_touch_no_key_that_they_are_not_given(seed: int) -> None:
 # -- Sequences of calls
 
 
-def test_an_expired_epoch_is_forgotten(server: ComparedServer) -> None:
+def test_an_expired_epoch_is_forgotten(server):
     assert run(server, acquire(epoch=5)) is None
     assert run(server, release(epoch=4)) == stale(5)
     server.expire(EPOCH)
@@ -78,7 +76,7 @@ def test_an_expired_epoch_is_forgotten(server: ComparedServer) -> None:
     check_state(server, epoch(4))
 
 
-def test_an_expired_record_of_a_request_is_forgotten(server: ComparedServer) -> None:
+def test_an_expired_record_of_a_request_is_forgotten(server):
     store(server, permits(2))
     assert run(server, take_permits()) == [1, 1]
     assert run(server, take_permits()) == [1, 0]
@@ -88,7 +86,7 @@ def test_an_expired_record_of_a_request_is_forgotten(server: ComparedServer) -> 
 
 
 @pytest.mark.parametrize("call", [count_permits(), lease_permit(b"x" * 16)], ids=lambda call: call.script)
-def test_any_number_of_permits_may_expire_at_once(server: ComparedServer, call: Call) -> None:
+def test_any_number_of_permits_may_expire_at_once(server, call):
     store(server, permits(0))
     for start in range(0, 20_000, 1000):
         words = [word for number in range(start, start + 1000) for word in (1 + number, b"%016d" % number)]
@@ -99,8 +97,8 @@ def test_any_number_of_permits_may_expire_at_once(server: ComparedServer, call: 
     assert server.messages() == sends(20_000)
 
 
-def test_a_token_lock_is_extended_to_a_moment(server: ComparedServer) -> None:
-    def extend(until: int) -> Any:
+def test_a_token_lock_is_extended_to_a_moment(server):
+    def extend(until):
         return run(server, Call("token_extend", (LOCK,), (MINE, until)))
 
     store(server, held_by(MINE, 30_000))

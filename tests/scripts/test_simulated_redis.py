@@ -15,7 +15,7 @@ def server() -> SimulatedRedis:
     return SimulatedRedis(lambda: NOW_US)
 
 
-def test_a_key_is_there_until_its_last_millisecond_is_over() -> None:
+def test_a_key_is_there_until_its_last_millisecond_is_over():
     now = [NOW_US]
     server = SimulatedRedis(lambda: now[0])
     server.command("SET", "k", "v", "PX", 100)
@@ -28,7 +28,7 @@ def test_a_key_is_there_until_its_last_millisecond_is_over() -> None:
 
 
 @pytest.mark.parametrize("data", [True, False])
-def test_a_restarted_server_has_forgotten_its_scripts_and_its_run_id(server: SimulatedRedis, data: bool) -> None:
+def test_a_restarted_server_has_forgotten_its_scripts_and_its_run_id(server, data):
     server.eval("return 1")
     assert server.evalsha(sha1_of(b"return 1")) == 1
     server.command("SET", "k", "v")
@@ -51,7 +51,7 @@ def test_a_restarted_server_has_forgotten_its_scripts_and_its_run_id(server: Sim
         "redis.call('DEL', KEYS[1], 'other')",
     ],
 )
-def test_a_script_that_touches_an_undeclared_key(server: SimulatedRedis, touching: str) -> None:
+def test_a_script_that_touches_an_undeclared_key(server, touching):
     server.eval(touching, [b"k"])
     server.only_declared_keys = True
     with pytest.raises(AssertionError, match="'other' is not in KEYS"):

@@ -14,19 +14,9 @@ from typing import Any
 import pytest
 
 from tests.scripts.compared_servers import DUMP, Model, Moment, RealServer, comparable, microseconds
-from tests.scripts.random_steps import (
-    CALLS,
-    LONG,
-    RENEWALS,
-    SCRIPTS,
-    SHARDED_CHANNELS,
-    Step,
-    script_step,
-    script_steps,
-)
+from tests.scripts.random_steps import CALLS, LONG, RENEWALS, SCRIPTS, SHARDED_CHANNELS, Step, script_step, script_steps
 from tests.servers import Build, Server
 from tests.simulated.engine.redis import Entry, ServerError
-from tests.volumes import Volume
 
 STEPS_OF_A_HISTORY = 200
 
@@ -144,11 +134,11 @@ class Comparison:
         return 1e12 < theirs < 1e16 and abs(theirs - ours) <= self._slack_ms * unit
 
 
-def test_every_script_is_tried() -> None:
+def test_every_script_is_tried():
     assert {call[0] for call in (*CALLS, *RENEWALS)} == set(SCRIPTS), "random_steps.py needs a call of each script"
 
 
-def test_a_barrier_that_is_new_begins_to_count_by_the_clock(real: RealServer) -> None:
+def test_a_barrier_that_is_new_begins_to_count_by_the_clock(real):
     visit = script_step(
         "barrier_visit", [b"seats", b"done", b"barrier"], [b"1", b"PUBLISH", b"wait", b"2", b"a:1", b"", LONG, b"last"]
     ).command
@@ -163,7 +153,7 @@ def test_a_barrier_that_is_new_begins_to_count_by_the_clock(real: RealServer) ->
 
 @pytest.mark.volume
 @pytest.mark.timeout(900)
-def test_scripts(real: RealServer, volume: Volume) -> None:
+def test_scripts(real, volume):
     real.hear_shards(SHARDED_CHANNELS)
     for number in range(volume(12, full=600)):
         seed = f"scripts-{number}"

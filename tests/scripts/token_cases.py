@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.scripts.harness import (
-    EPOCH,
-    FREE,
-    LOCK,
-    ME,
-    TICKETS,
-    Around,
-    Call,
-    Case,
-    State,
-    tickets,
-)
+from tests.scripts.harness import EPOCH, FREE, LOCK, ME, TICKETS, Around, Call, Case, State, tickets
 from tests.simulated.engine.redis import Entry
 
 MINE: Final = b"5f1c0a"

@@ -135,7 +135,8 @@ class Crowd(ABC):
         return sum(client.core.subscriptions.last_resorts for client in self.clients)
 
     def close(self) -> None:
-        """Nothing is left of it."""
+        """Nothing is left of it, and each who waited was notified."""
+        assert self.last_resorts() == 0
         assert leftovers(self.world, [each for each in self.clients if not each.runtime.process.crashed]) == []
 
 
@@ -289,22 +290,13 @@ def crowd_of(kind: str) -> Crowd:
     return PermitCrowd(kind) if kind in (PLAIN, EXPIRABLE) else LockCrowd(kind)
 
 
-Make: TypeAlias = Callable[..., Any]
-
-
-def crowds(new: Make) -> Any:
-    """A fixture that makes crowds, and ends their worlds."""
+def crowds(new: Callable[..., Crowd]) -> Any:
+    """A fixture: a crowd of the test's kind, whose world ends with it."""
 
     @pytest.fixture
-    def make() -> Iterator[Make]:
-        made: list[Crowd] = []
+    def crowd(kind: str) -> Iterator[Crowd]:
+        made = new(kind)
+        yield made
+        made.world.end()
 
-        def crowd(*args: Any) -> Crowd:
-            made.append(new(*args))
-            return made[-1]
-
-        yield crowd
-        for each in made:
-            each.world.end()
-
-    return make
+    return crowd

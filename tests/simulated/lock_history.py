@@ -77,14 +77,7 @@ class LockHistory(HandleHistory):
         return self.make(clients[0], f"lock{self.world.rng.randrange(self.plan.locks)}")
 
     def uses(self, lock: Any) -> tuple[Callable[[Process, Any, float], Awaitable[None]], ...]:
-        return (
-            self.block,
-            self.try_lock,
-            self.nested_try_lock,
-            self.hold,
-            self.nested_blocks,
-            self.lease_then_renewed,
-        )
+        return (self.block, self.try_lock, self.nested_try_lock, self.hold, self.nested_blocks, self.lease_then_renewed)
 
     def check(self) -> None:
         if self.plan.kind == "fair_lock":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -98,23 +99,23 @@ def cases_of(test: Callable[..., None], *but: str) -> list[dict[str, Any]]:
     return cases
 
 
-def crowd_tests(module: Mapping[str, Any], new: Callable[..., Any]) -> Iterator[tuple[str, Callable[[], object]]]:
-    """The tests of a module that make crowds, each with each of its cases."""
+def crowd_tests(
+    module: Mapping[str, Any], new: Callable[[str], Any], kind: str
+) -> Iterator[tuple[str, Callable[[], object]]]:
+    """The tests of a module that have a crowd, each with each of its cases: of this kind, where a test names none."""
 
     def call(test: Callable[..., None], case: dict[str, Any]) -> None:
-        made: list[Any] = []
-
-        def make(*args: Any) -> Any:
-            made.append(new(*args))
-            return made[-1]
-
+        crowd = new(case.get("kind", kind))
         try:
-            test(make=make, **case)
+            test(crowd=crowd, **{name: value for name, value in case.items() if name in parameters_of(test)})
         finally:
-            for each in made:
-                each.world.end()
+            crowd.world.end()
 
     for name, test in list(module.items()):
-        if name.startswith("test_") and "make" in getattr(test, "__annotations__", ()):
+        if name.startswith("test_") and "crowd" in parameters_of(test):
             for case in cases_of(test):
                 yield f"{name}, {case}", partial(call, test, case)
+
+
+def parameters_of(test: Callable[..., None]) -> Mapping[str, object]:
+    return inspect.signature(test).parameters

@@ -21,11 +21,7 @@ __all__ = ["CONFIG", "GUARD", "QuorumHistory", "QuorumPlan"]
 GUARD = 5.0
 
 CONFIG = Config(
-    lock_watchdog_timeout=3.0,
-    timeout=0.9,
-    max_wait_without_check=2.0,
-    quorum_retry_timeout=4.0,
-    restart_guard=GUARD,
+    lock_watchdog_timeout=3.0, timeout=0.9, max_wait_without_check=2.0, quorum_retry_timeout=4.0, restart_guard=GUARD
 )
 
 NETWORK = Faults(

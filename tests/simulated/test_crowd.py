@@ -11,9 +11,8 @@ from pyredisson._core import wait_queue
 from pyredisson._core import wait_queue as fairness
 from pyredisson._core.wait_queue import QueuedGroup
 from pyredisson._net.wire import script
-from tests.simulated.crowd import BOTH_SIDES, EXPIRABLE, PLAIN, SOON, TURN, LockCrowd, Make, crowd_of, crowds
+from tests.simulated.crowd import BOTH_SIDES, EXPIRABLE, PLAIN, SOON, TURN, LockCrowd, crowd_of, crowds
 from tests.simulated.engine.runtime import SimulatedClient
-from tests.simulated.engine.world import Promise
 from tests.simulated.planted import Bug, check_found, crowd_tests, in_code, in_script
 
 CHANNEL = b"redisson_lock__channel:{orders}"
@@ -21,12 +20,17 @@ LOCKS = ["lock", "fenced_lock", "non_reentrant_lock"]
 #: Of any kind: what holds for the waiters of locks, of sides of a read-write lock, and of permits alike.
 ANY = pytest.mark.parametrize("kind", ["lock", BOTH_SIDES, PLAIN, EXPIRABLE])
 
-make = crowds(lambda kind="lock": crowd_of(kind))
+crowd = crowds(crowd_of)
+
+
+@pytest.fixture
+def kind() -> str:
+    """Of the tests that name none."""
+    return "lock"
 
 
 @pytest.mark.parametrize("kind", [*LOCKS, BOTH_SIDES, PLAIN, EXPIRABLE])
-def test_a_release_wakes_one_client_and_the_one_that_has_waited_longest(make: Make, kind: str) -> None:
-    crowd = make(kind)
+def test_a_release_wakes_one_client_and_the_one_that_has_waited_longest(crowd, kind):
     for _ in range(30):
         crowd.wait()
     freed = crowd.free()
@@ -34,13 +38,11 @@ def test_a_release_wakes_one_client_and_the_one_that_has_waited_longest(make: Ma
     assert crowd.served == sorted(crowd.served)
     assert crowd.times[-1] - freed < 30 * SOON
     assert sum(crowd.scripts.values()) <= (2.4 if kind in LOCKS else 2.2) * 30, crowd.scripts
-    assert crowd.last_resorts() == 0
     crowd.close()
 
 
 @ANY
-def test_one_that_is_cancelled_when_it_has_its_turn_passes_it_on(make: Make, kind: str) -> None:
-    crowd = make(kind)
+def test_one_that_is_cancelled_when_it_has_its_turn_passes_it_on(crowd):
     for _ in range(6):
         crowd.wait()
     for script_name in ("lock_force_unlock", "read_write_lock_force_unlock", "semaphore_add", "permit_add"):
@@ -49,13 +51,11 @@ def test_one_that_is_cancelled_when_it_has_its_turn_passes_it_on(make: Make, kin
     crowd.finish()
     assert crowd.served == [2, 3, 4, 5, 6]
     assert crowd.times[0] - freed <= 2 * SOON
-    assert crowd.last_resorts() == 0
     crowd.close()
 
 
 @ANY
-def test_one_that_has_timed_out_is_in_the_queue_no_more(make: Make, kind: str) -> None:
-    crowd = make(kind)
+def test_one_that_has_timed_out_is_in_the_queue_no_more(crowd):
     crowd.wait(seconds=0.1)
     crowd.wait()
     crowd.world.run(seconds=1)
@@ -68,8 +68,7 @@ def test_one_that_has_timed_out_is_in_the_queue_no_more(make: Make, kind: str) -
 
 @ANY
 @pytest.mark.parametrize("order", ["old first", "new first", "in turn"])
-def test_clients_that_do_not_know_the_queue_wait_beside_those_that_do(make: Make, kind: str, order: str) -> None:
-    crowd = make(kind)
+def test_clients_that_do_not_know_the_queue_wait_beside_those_that_do(crowd, order):
     queued = {
         "old first": [False] * 4 + [True] * 4,
         "new first": [True] * 4 + [False] * 4,
@@ -81,13 +80,11 @@ def test_clients_that_do_not_know_the_queue_wait_beside_those_that_do(make: Make
     crowd.finish()
     assert sorted(crowd.served) == list(range(1, 9))
     assert crowd.times[-1] - freed < 8 * 2 * SOON
-    assert crowd.last_resorts() == 0
     crowd.close()
 
 
 @ANY
-def test_the_queue_does_not_outlive_those_in_it(make: Make, kind: str) -> None:
-    crowd = make(kind)
+def test_the_queue_does_not_outlive_those_in_it(crowd, kind):
     for client in [crowd.wait() for _ in range(3)]:
         client.runtime.process.crash()
     crowd.world.run(seconds=100 if kind in (PLAIN, EXPIRABLE) else 40)
@@ -101,8 +98,7 @@ SHARED = {name: test for name, test in list(globals().items()) if name.startswit
 # ---- locks alone -----------------------------------------------------------------------------------------------------
 
 
-def test_those_who_wait_in_one_client_have_one_place_in_the_queue(make: Make) -> None:
-    crowd = make()
+def test_those_who_wait_in_one_client_have_one_place_in_the_queue(crowd):
     one, two = crowd.wait(), crowd.wait()
     for client in (one, one, two):
         crowd.wait(client)
@@ -110,16 +106,12 @@ def test_those_who_wait_in_one_client_have_one_place_in_the_queue(make: Make) ->
     crowd.free()
     crowd.finish()
     assert crowd.served == [1, 2, 1, 1, 2]
-    assert crowd.last_resorts() == 0
     crowd.close()
 
 
 @pytest.mark.parametrize("fate", ["pause", "crash"])
 @pytest.mark.parametrize("victims", [1, 2])
-def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(
-    make: Make, fate: str, victims: int
-) -> None:
-    crowd = make()
+def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(crowd, fate, victims):
     waiting = [crowd.wait() for _ in range(6)]
     for client in waiting[:victims]:
         getattr(client.runtime.process, fate)()
@@ -131,8 +123,7 @@ def test_a_client_that_is_woken_and_does_not_answer_costs_the_others_little(
     assert crowd.last_resorts() == 0
 
 
-def test_a_release_by_one_that_does_not_know_the_queue_is_heard(make: Make) -> None:
-    crowd = make()
+def test_a_release_by_one_that_does_not_know_the_queue_is_heard(crowd):
     for _ in range(6):
         crowd.wait()
     crowd.redis("DEL", "orders")
@@ -141,12 +132,10 @@ def test_a_release_by_one_that_does_not_know_the_queue_is_heard(make: Make) -> N
     crowd.finish()
     assert crowd.times[0] - released < SOON
     assert crowd.times[-1] - released < 6 * SOON
-    assert crowd.last_resorts() == 0
     crowd.close()
 
 
-def test_observers_that_die_are_replaced(make: Make) -> None:
-    crowd = make()
+def test_observers_that_die_are_replaced(crowd):
     waiting = [crowd.wait() for _ in range(6)]
     for client in waiting:
         if CHANNEL.decode() in client.runtime.subscribed():
@@ -162,8 +151,7 @@ def test_observers_that_die_are_replaced(make: Make) -> None:
     assert crowd.last_resorts() == 0
 
 
-def test_observers_attempt_nothing_while_the_notified_client_holds_the_lock(make: Make) -> None:
-    crowd = make()
+def test_observers_attempt_nothing_while_the_notified_client_holds_the_lock(crowd):
     for _ in range(10):
         crowd.wait(keeps=0.5)
     crowd.free()
@@ -191,8 +179,7 @@ def release_in_vain(crowd: LockCrowd, times: int) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 5])
-def test_one_that_is_notified_in_vain_is_back_at_its_place(make: Make, times: int) -> None:
-    crowd = make()
+def test_one_that_is_notified_in_vain_is_back_at_its_place(crowd, times):
     waiting = [crowd.wait() for _ in range(6)]
     before = listeners(crowd)
     release_in_vain(crowd, times)
@@ -200,17 +187,13 @@ def test_one_that_is_notified_in_vain_is_back_at_its_place(make: Make, times: in
     crowd.free()
     crowd.finish()
     assert crowd.served == [1, 2, 3, 4, 5, 6]
-    assert crowd.last_resorts() == 0
     crowd.close()
 
 
 @pytest.mark.parametrize("fate", ["pause", "crash"])
 @pytest.mark.parametrize("which", ["notified", "observer"])
 @pytest.mark.parametrize("by", ["us", "Redisson"])
-def test_neither_the_one_that_was_notified_in_vain_nor_an_observer_is_relied_on(
-    make: Make, by: str, which: str, fate: str
-) -> None:
-    crowd = make()
+def test_neither_the_one_that_was_notified_in_vain_nor_an_observer_is_relied_on(crowd, by, which, fate):
     waiting = [crowd.wait() for _ in range(6)]
     release_in_vain(crowd, 2)
     victim = next(each for each in listeners(crowd) if (each is waiting[0]) == (which == "notified"))
@@ -227,13 +210,12 @@ def test_neither_the_one_that_was_notified_in_vain_nor_an_observer_is_relied_on(
     assert crowd.last_resorts() == 0
 
 
-def test_one_that_stays_behind_alone_hears_of_a_release_before_it_listens(make: Make) -> None:
+def test_one_that_stays_behind_alone_hears_of_a_release_before_it_listens(crowd):
     """The one that leaves listens still, so the release finds that somebody hears it."""
-    crowd = make()
     owner = crowd.client()
-    done: list[Promise[bool]] = []
+    done = []
 
-    async def hold() -> None:
+    async def hold():
         lock = crowd.lock(owner)
         await lock.lock()
         done.append(crowd.world.pause_of(owner.runtime.process, 60))
@@ -245,7 +227,7 @@ def test_one_that_stays_behind_alone_hears_of_a_release_before_it_listens(make: 
     crowd.world.run(seconds=1)
     crowd.wait()
 
-    def leave_and_release() -> None:
+    def leave_and_release():
         redis = crowd.world.node.redis
         members = redis.dump()[crowd.queue].value
         redis.eval(
@@ -260,14 +242,12 @@ def test_one_that_stays_behind_alone_hears_of_a_release_before_it_listens(make: 
     crowd.finish()
     assert crowd.served == [3]
     assert crowd.times[0] - joined < SOON
-    assert crowd.last_resorts() == 0
     crowd.close()
 
 
-def test_one_that_joins_learns_of_a_release_before_it_listens(make: Make) -> None:
-    crowd = make()
+def test_one_that_joins_learns_of_a_release_before_it_listens(crowd):
 
-    def release_as_redisson_does() -> None:
+    def release_as_redisson_does():
         crowd.redis("DEL", "orders")
         crowd.redis("PUBLISH", CHANNEL, "0")
 
@@ -276,17 +256,15 @@ def test_one_that_joins_learns_of_a_release_before_it_listens(make: Make) -> Non
     crowd.wait()
     crowd.finish()
     assert crowd.times[0] - joined < 2 * SOON
-    assert crowd.last_resorts() == 0
     crowd.close()
 
 
-def test_one_that_comes_when_the_last_of_its_client_is_served_waits_for_no_other(make: Make) -> None:
-    crowd = make()
+def test_one_that_comes_when_the_last_of_its_client_is_served_waits_for_no_other(crowd):
     client = crowd.wait(keeps=0.5)
     crowd.wait(keeps=0.5)
     crowd.wait()
 
-    def come() -> None:
+    def come():
         crowd.inside = True
         crowd.wait(client)
 
@@ -296,17 +274,15 @@ def test_one_that_comes_when_the_last_of_its_client_is_served_waits_for_no_other
     crowd.finish()
     assert crowd.served == [1, 2, 3, 1]
     assert crowd.times[-1] - crowd.times[-2] < SOON
-    assert crowd.last_resorts() == 0
     crowd.close()
 
 
 @pytest.mark.parametrize(("clients", "owners"), [(2, 1), (8, 1), (1, 2), (1, 4), (2, 2)])
-def test_owners_that_acquire_again_and_again_let_the_others_in(make: Make, clients: int, owners: int) -> None:
-    crowd = make()
-    turns: list[int] = []
+def test_owners_that_acquire_again_and_again_let_the_others_in(crowd, clients, owners):
+    turns = []
     ends = crowd.world.now + 2.0
 
-    async def work(number: int, client: SimulatedClient) -> None:
+    async def work(number, client):
         lock = crowd.lock(client)
         while crowd.world.now < ends:
             await lock.lock()
@@ -326,7 +302,6 @@ def test_owners_that_acquire_again_and_again_let_the_others_in(make: Make, clien
     twice = sum(a == b for a, b in itertools.pairwise(turns))
     assert twice <= 0.1 * len(turns)
     assert sum(crowd.scripts.values()) <= 3.2 * len(turns), crowd.scripts
-    assert crowd.last_resorts() == 0
     crowd.close()
 
 
@@ -351,10 +326,7 @@ BUGS = {
             "    local last = redis.call('zcount', waiting, '-inf', '(1e15') - 1\n    while true do\n",
         ),
     ),
-    "one that is gone is chosen": in_script(
-        "lock_force_unlock",
-        ("elseif heard > 0 then", "else"),
-    ),
+    "one that is gone is chosen": in_script("lock_force_unlock", ("elseif heard > 0 then", "else")),
     "a turn is never passed on": in_script("lock_stop_waiting", ("and choose(KEYS[2], ARGV[2])", "and false")),
     "one that leaves stays in the queue": in_code(QueuedGroup, "acquired", lambda self, update: None),
     "one that has timed out stays in the queue": in_script(
@@ -379,5 +351,5 @@ BUGS = {
 
 @pytest.mark.planted
 @pytest.mark.parametrize("name", BUGS)
-def test_a_planted_bug_of_crowds_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_found(monkeypatch, name, BUGS[name], crowd_tests(globals(), lambda kind="lock": crowd_of(kind)))
+def test_a_planted_bug_of_crowds_is_found(name, monkeypatch):
+    check_found(monkeypatch, name, BUGS[name], crowd_tests(globals(), crowd_of, "lock"))

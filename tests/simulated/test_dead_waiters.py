@@ -159,7 +159,7 @@ def soon_after(moment: float) -> Any:
     return pytest.approx(moment + SOON / 2, abs=SOON / 2)
 
 
-def test_a_dead_head_of_a_lock_whose_holder_is_dead(scene: Scene) -> None:
+def test_a_dead_head_of_a_lock_whose_holder_is_dead(scene):
     """Nobody says that it is free."""
     scene.hold(until=3.0, lease=6)
     scene.clients[0].runtime.process.crash()
@@ -171,7 +171,7 @@ def test_a_dead_head_of_a_lock_whose_holder_is_dead(scene: Scene) -> None:
 
 @pytest.mark.parametrize("later", [1.0, 10.0, 290.0, 2000.0])
 @pytest.mark.parametrize("patience", [5, 1000, None])
-def test_a_dead_waiter_that_no_client_has_checked(scene: Scene, patience: float | None, later: float) -> None:
+def test_a_dead_waiter_that_no_client_has_checked(scene, patience, later):
     """Somebody comes when all who knew of it are gone, and what it said is long over; it was believed in for 330 s."""
     scene.hold(until=0.5)
     dead = scene.dead(patience)
@@ -183,9 +183,7 @@ def test_a_dead_waiter_that_no_client_has_checked(scene: Scene, patience: float 
 
 @pytest.mark.parametrize("patience", [None, 1000.0])
 @pytest.mark.parametrize("lived", [0.01, 50.0])
-def test_who_would_have_waited_longer_is_believed_in_since_it_was_heard_of(
-    scene: Scene, patience: float | None, lived: float
-) -> None:
+def test_who_would_have_waited_longer_is_believed_in_since_it_was_heard_of(scene, patience, lived):
     """Its looks say that it is alive, every 10 s; after the last it has 30 s and 1 %."""
     scene.hold(until=lived + 1)
     dying = scene.process(fair_lock_wait_timeout=30.0)
@@ -197,7 +195,7 @@ def test_who_would_have_waited_longer_is_believed_in_since_it_was_heard_of(
     assert waiter.died + 20 <= alive.got <= waiter.died + 30 * FASTEST + SOON
 
 
-def test_no_living_waiter_loses_its_place(scene: Scene) -> None:
+def test_no_living_waiter_loses_its_place(scene):
     """Each waits for many times as long as it is believed in, to the end of its own patience, by clocks that differ."""
     scene.world.node.rate = 1.005
     scene.hold(until=100.0)
@@ -216,7 +214,7 @@ def test_no_living_waiter_loses_its_place(scene: Scene) -> None:
     assert [waiter.got for waiter in waiters if waiter.patience is None] == [soon_after(100), soon_after(100)]
 
 
-def test_a_bounded_wait_costs_no_more_than_it_did(scene: Scene) -> None:
+def test_a_bounded_wait_costs_no_more_than_it_did(scene):
     """One look, when its channel is heard: it needs no other sign of life if its patience is not the longest."""
     scene.hold(until=99.0)
     waiter = scene.wait(99)
@@ -293,7 +291,7 @@ def check(scene: Scene) -> None:
         free = waiter.freed
 
 
-def test_any_sequence() -> None:
+def test_any_sequence():
     for seed in range(150):
         try:
             random_scene(seed)

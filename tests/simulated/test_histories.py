@@ -20,7 +20,6 @@ from tests.simulated.permit_history import PermitHistory, PermitPlan
 from tests.simulated.planted import Bug, check_found, in_code, in_script
 from tests.simulated.quorum_history import QuorumHistory, QuorumPlan
 from tests.simulated.seeds import first_of, runs
-from tests.volumes import Volume
 
 #: Versions without the wait queue are still in use, and Redisson has none.
 MIXED = LockPlan(processes=5, owners=1, outside_queue=0.5)
@@ -28,8 +27,7 @@ REPLICAS = LockPlan(replicas=1, faults=replace(history.NETWORK, unsynced=0.2))
 PERMITS_WITH_REPLICAS = PermitPlan(replicas=1, faults=replace(permit_history.NETWORK, unsynced=0.2))
 #: Clients tell of what they hold after a moment.
 PRESENCE = LockPlan(
-    presence=True,
-    config=replace(CONFIG, presence_after=0.05, warn_held_longer_than=0.1, warn_waiting_longer_than=0.1),
+    presence=True, config=replace(CONFIG, presence_after=0.05, warn_held_longer_than=0.1, warn_waiting_longer_than=0.1)
 )
 
 
@@ -74,7 +72,7 @@ REGIMES = {
 
 @pytest.mark.volume
 @pytest.mark.parametrize(("name", "chunk"), [(name, n) for name, each in REGIMES.items() for n in range(each.chunks)])
-def test_no_seed_breaks_a_rule(name: str, chunk: int, volume: Volume) -> None:
+def test_no_seed_breaks_a_rule(name, chunk, volume):
     regime = REGIMES[name]
     results = list(runs(regime.history, range(chunk, volume(regime.usual, full=regime.full), regime.chunks)))
     for what in regime.seen:
@@ -94,7 +92,7 @@ ONCE_FOUND = {
 
 
 @pytest.mark.parametrize(("kind", "seed"), [(kind, seed) for kind, seeds in ONCE_FOUND.items() for seed in seeds])
-def test_seeds_that_found_a_bug_before(kind: Callable[[int], Any], seed: int) -> None:
+def test_seeds_that_found_a_bug_before(kind, seed):
     kind(seed).run()
 
 
@@ -112,7 +110,7 @@ def test_seeds_that_found_a_bug_before(kind: Callable[[int], Any], seed: int) ->
     ],
     ids=["lock", "read-write lock", "token lock", "permits", "quorum"],
 )
-def test_without_faults_no_outcome_is_unknown_and_no_server_away(kind: Any, plan: Any, seeds: int) -> None:
+def test_without_faults_no_outcome_is_unknown_and_no_server_away(kind, plan, seeds):
     for seed in range(seeds):
         result = kind(seed, quiet(plan)).run()
         assert (result.errors, result.cancelled) == (0, 0), f"seed {seed}: {result}"
@@ -143,7 +141,7 @@ LONG = replace(CONFIG, lock_watchdog_timeout=90.0, max_wait_without_check=30.0)
     ],
     ids=["lock", "read-write lock", "permits"],
 )
-def test_without_faults_each_wait_is_ended_by_a_message(kind: Any, plan: Any, seeds: int) -> None:
+def test_without_faults_each_wait_is_ended_by_a_message(kind, plan, seeds):
     for seed in range(seeds):
         run = kind(seed, quiet(plan))
         run.run()
@@ -221,7 +219,7 @@ FOUND_BY = {"a read unlock does not check the epoch": 56}
 
 @pytest.mark.planted
 @pytest.mark.parametrize("name", BUGS)
-def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_is_found(name, monkeypatch):
     kind, bug = BUGS[name]
     seeds = first_of(FOUND_BY.get(name), 400 if kind is ReadWriteHistory else 200)
     check_found(monkeypatch, name, bug, ((f"seed {seed}", kind(seed).run) for seed in seeds), by=Violation)

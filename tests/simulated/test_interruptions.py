@@ -215,5 +215,5 @@ EACH = [
 
 
 @pytest.mark.parametrize(("scene", "name", "how"), EACH, ids=lambda each: getattr(each, "__name__", each))
-def test_an_interrupted_call_leaves_nothing_in_redis(scene: type[LockScene], name: str, how: str) -> None:
+def test_an_interrupted_call_leaves_nothing_in_redis(scene, name, how):
     assert walk(partial(scene, CASES[name]), INTERRUPTIONS[how]) >= 3

@@ -156,5 +156,5 @@ class PermitScene(Scene):
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("how", ["cancelled", "cancelled twice", "interrupted"])
-def test_interrupted_call_loses_and_invents_no_permit(name: str, how: str) -> None:
+def test_interrupted_call_loses_and_invents_no_permit(name, how):
     assert walk(partial(PermitScene, CASES[name]), INTERRUPTIONS[how]) >= 3

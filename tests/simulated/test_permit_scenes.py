@@ -57,7 +57,7 @@ def stage() -> Iterator[Stage]:
         yield made
 
 
-def test_a_waiter_whose_permit_was_acquired_without_a_reply_gets_that_one(stage: Stage) -> None:
+def test_a_waiter_whose_permit_was_acquired_without_a_reply_gets_that_one(stage):
     """Its attempt was executed, and for most of a minute nobody answers."""
     finish = stage.acquire_in_an_outage(stage.semaphore, 45)
     assert stage.count == 2
@@ -66,14 +66,14 @@ def test_a_waiter_whose_permit_was_acquired_without_a_reply_gets_that_one(stage:
     assert stage.count == 2
 
 
-def test_a_waiter_gets_an_error_when_the_outcome_can_no_longer_be_known(stage: Stage) -> None:
+def test_a_waiter_gets_an_error_when_the_outcome_can_no_longer_be_known(stage):
     finish = stage.acquire_in_an_outage(stage.semaphore, 100)
     with pytest.raises(OutcomeUnknownError, match="too long ago"):
         finish()
     assert stage.count == 2  # Nothing is taken for a second time.
 
 
-def test_a_permit_with_an_id_is_known_for_ever(stage: Stage) -> None:
+def test_a_permit_with_an_id_is_known_for_ever(stage):
     finish = stage.acquire_in_an_outage(stage.permits, 200)
     permit = finish()
     assert stage.count == 2
@@ -81,7 +81,7 @@ def test_a_permit_with_an_id_is_known_for_ever(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("outage", [20, 200])
-def test_a_permit_acquired_without_a_reply_is_released(stage: Stage, outage: float) -> None:
+def test_a_permit_acquired_without_a_reply_is_released(stage, outage):
     stage.redis("SET", "seats", 3)
     stage.world.faults = SILENT
     with pytest.raises(OutcomeUnknownError, match="as long as this client is open"):
@@ -94,7 +94,7 @@ def test_a_permit_acquired_without_a_reply_is_released(stage: Stage, outage: flo
     assert stage.client.core.ledger.count() == 0
 
 
-def test_a_permit_acquired_without_a_reply_is_released_within_a_minute_or_not_at_all(stage: Stage) -> None:
+def test_a_permit_acquired_without_a_reply_is_released_within_a_minute_or_not_at_all(stage):
     stage.redis("SET", "seats", 3)
     stage.world.faults = SILENT
     with pytest.raises(OutcomeUnknownError, match="for up to a minute"):
@@ -109,7 +109,7 @@ def test_a_permit_acquired_without_a_reply_is_released_within_a_minute_or_not_at
     assert stage.count == 1
 
 
-def test_listeners_hear_of_doubt_and_of_its_end(stage: Stage) -> None:
+def test_listeners_hear_of_doubt_and_of_its_end(stage):
     stage.redis("SET", "seats", 3)
     stage.world.faults = SILENT
     with pytest.raises(OutcomeUnknownError):
@@ -123,7 +123,7 @@ def test_listeners_hear_of_doubt_and_of_its_end(stage: Stage) -> None:
     assert stage.heard[1:] == [events.GivenBack("seats", owner)]
 
 
-def test_another_owner_is_not_held_up_by_what_one_left_open(stage: Stage) -> None:
+def test_another_owner_is_not_held_up_by_what_one_left_open(stage):
     stage.redis("SET", "seats", 3)
     stage.world.faults = SILENT
     with pytest.raises(OutcomeUnknownError):
@@ -134,7 +134,7 @@ def test_another_owner_is_not_held_up_by_what_one_left_open(stage: Stage) -> Non
     assert stage.client.runtime.requests == before + 1
 
 
-def test_a_latch_that_was_counted_down_in_an_outage_opens_after_it(stage: Stage) -> None:
+def test_a_latch_that_was_counted_down_in_an_outage_opens_after_it(stage):
     stage.redis("SET", "seats", 1)
     finish = stage.start(stage.latch.wait())
     stage.world.run(seconds=1)
@@ -146,7 +146,7 @@ def test_a_latch_that_was_counted_down_in_an_outage_opens_after_it(stage: Stage)
     assert stage.client.core.ledger.seen_numbers == {}
 
 
-def test_the_table_of_open_requests_does_not_grow(stage: Stage) -> None:
+def test_the_table_of_open_requests_does_not_grow(stage):
     """Owners that leave something open which nobody can settle any more are forgotten."""
     stage.redis("SET", "seats", 100)
     for _ in range(5):

@@ -27,7 +27,7 @@ from pyredisson._core import releasing as release
 from pyredisson._core import waiting as wait_loop
 from pyredisson._core.acquiring import settle
 from pyredisson._core.failures import Failure
-from pyredisson._core.hold import Hold
+from pyredisson._core.hold import SingleHold
 from pyredisson._core.ownership import Ownership
 from pyredisson._core.ownership_table import OwnershipTable
 from pyredisson._core.requests import ACQUIRED, LockAcquired
@@ -54,26 +54,26 @@ FIRST = 12
 SEEDS = 60
 
 
-def _granted_from_the_reply(self: Ownership, request_id: int, one: Hold, sent: float) -> bool:
+def _granted_from_the_reply(self: Ownership, request_id: int, one: SingleHold, sent: float) -> bool:
     return ORIGINAL_GRANTED(self, request_id, one, sent + 0.4)
 
 
-def _granted_without_counting(self: Ownership, request_id: int, one: Hold, sent: float) -> bool:
+def _granted_without_counting(self: Ownership, request_id: int, one: SingleHold, sent: float) -> bool:
     granted = ORIGINAL_GRANTED(self, request_id, one, sent)
     if len(self.holds) > 1:
         self.holds.pop()
     return granted
 
 
-def _permit_granted_from_the_reply(self: Ownership, request_id: int, one: Hold, sent: float) -> bool:
+def _permit_granted_from_the_reply(self: Ownership, request_id: int, one: SingleHold, sent: float) -> bool:
     return ORIGINAL_GRANTED(self, request_id, one, sent + 0.4 * isinstance(self.kind, PermitKind))
 
 
-def _never_expires(self: Ownership, now: float) -> tuple[Hold, ...]:
+def _never_expires(self: Ownership, now: float) -> tuple[SingleHold, ...]:
     return ()
 
 
-async def _no_compensation(client: client.ClientCore, ownership: Ownership, hold: Hold) -> None:
+async def _no_compensation(client: client.ClientCore, ownership: Ownership, hold: SingleHold) -> None:
     return None
 
 
@@ -168,8 +168,7 @@ BUGS = {
         "lock_renew", ("read_typed('hexists', key, ARGV[i + 1]) == 1", "redis.call('exists', key) == 1")
     ),
     "a renewal brings back what is gone": in_script(
-        "lock_renew",
-        ("read_typed('hexists', key, ARGV[i + 1]) == 1", "redis.call('hincrby', key, ARGV[i + 1], 0)"),
+        "lock_renew", ("read_typed('hexists', key, ARGV[i + 1]) == 1", "redis.call('hincrby', key, ARGV[i + 1], 0)")
     ),
     "validity is counted from the reply": in_code(Ownership, "granted", _granted_from_the_reply),
     "no drift is taken off": all_of(
@@ -194,8 +193,7 @@ BUGS = {
     "an ownership is forgotten while it is held": in_code(OwnershipTable, "_sweep", _sweep_without_looking),
     "a fenced re-entry draws a new token": in_script("fenced_acquire", ("token = ARGV[6]", "token = ''")),
     "a token that follows the clock starts again after a loss": in_script(
-        "fenced_acquire",
-        ("math.max(last + 1, tonumber(now[1]) * 1000000 + tonumber(now[2]))", "last + 1"),
+        "fenced_acquire", ("math.max(last + 1, tonumber(now[1]) * 1000000 + tonumber(now[2]))", "last + 1")
     ),
     "a token that follows the clock falls behind the last one": in_script(
         "fenced_acquire",
@@ -367,13 +365,13 @@ def _other_histories() -> Iterator[tuple[str, Callable[[], object]]]:
 @pytest.mark.planted
 @pytest.mark.filterwarnings(r"ignore:hold\(\) of .* was never entered:ResourceWarning")
 @pytest.mark.parametrize("name", BUGS)
-def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_is_found(name, monkeypatch):
     tests = itertools.chain(_histories(FIRST), _quick(), _other_histories(), _histories(SEEDS))
     check_found(monkeypatch, name, BUGS[name], tests)
 
 
 @pytest.mark.planted
-def test_without_a_planted_bug_nothing_is_found() -> None:
+def test_without_a_planted_bug_nothing_is_found():
     assert len(list(_promises())) > 200
     for _, test in _quick():
         with contextlib.suppress(pytest.skip.Exception):

@@ -51,15 +51,15 @@ class Stage(stages.Stage):
         self.asked = 0
         if wrong is not None:
             runtime: Any = self.client.runtime
-            ask = runtime.ask
+            execute = runtime.execute
 
             async def ask_wrongly(command: tuple[str, ...], timeout: float) -> Reply:
                 if command[0] not in ("SET", "DEL"):
-                    return await ask(command, timeout)  # type: ignore[no-any-return]
+                    return await execute(command, timeout)  # type: ignore[no-any-return]
                 self.asked += 1
                 return await wrong(timeout, self.client)  # type: ignore[no-any-return]
 
-            runtime.ask = ask_wrongly
+            runtime.execute = ask_wrongly
 
     def heard(self, kind: type) -> list[Any]:
         return [event for _, event in self.events if isinstance(event, kind)]
@@ -104,7 +104,7 @@ def lost_at(stage: Stage) -> float:
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda each: each.__name__)
-def test_presence_that_goes_wrong_delays_no_acquire_no_renewal_and_no_report_of_a_loss(wrong: Any) -> None:
+def test_presence_that_goes_wrong_delays_no_acquire_no_renewal_and_no_report_of_a_loss(wrong):
     usual, stage = Stage(presence=False), Stage(presence=True, wrong=wrong)
     expected, took = hold_and_acquire(usual), hold_and_acquire(stage)
     assert max(took) <= max(expected) + 0.001
@@ -118,10 +118,10 @@ def test_presence_that_goes_wrong_delays_no_acquire_no_renewal_and_no_report_of_
     assert bool(stage.heard(BackgroundFailed)) == (wrong is breaks)
 
 
-def test_one_request_a_period_tells_of_everything() -> None:
+def test_one_request_a_period_tells_of_everything():
     stage = Stage(presence=True)
 
-    async def hold_many() -> None:
+    async def hold_many():
         for number in range(20):
             await stage.client.get_lock(f"lock{number}").lock()
 
@@ -131,10 +131,10 @@ def test_one_request_a_period_tells_of_everything() -> None:
     assert 9 <= stage.world.counts["SET"] <= 12
 
 
-def test_what_is_told_is_bounded_and_the_longest_holds_come_first() -> None:
+def test_what_is_told_is_bounded_and_the_longest_holds_come_first():
     stage = Stage(presence=True)
 
-    async def hold_many() -> None:
+    async def hold_many():
         for number in range(300):
             await stage.client.get_lock(f"{number:03}-{'x' * 100}").lock(lease_time=60)
         await stage.client.get_lock("y" * 60_000).lock(lease_time=60)
@@ -149,19 +149,19 @@ def test_what_is_told_is_bounded_and_the_longest_holds_come_first() -> None:
     assert 50 < len(told["holds"]) < 200
 
 
-def test_a_search_for_the_holder_that_goes_wrong_hides_no_error() -> None:
+def test_a_search_for_the_holder_that_goes_wrong_hides_no_error():
     stage = Stage(presence=True)
     stage.do(stage.other.get_lock("orders").lock())
-    runtime: Any = stage.client.runtime
+    runtime = stage.client.runtime
     for wrong in WRONG:
 
-        async def ask(command: tuple[str, ...], timeout: float, wrong: Any = wrong) -> Reply:
+        async def execute(command, timeout, wrong=wrong):
             return await wrong(timeout, stage.client)  # type: ignore[no-any-return]
 
-        runtime.ask = ask
+        runtime.execute = execute
         began = stage.world.now
 
-        async def hold() -> None:
+        async def hold():
             async with stage.client.get_lock("orders").hold(wait_time=0.1):
                 raise AssertionError("it is held")
 

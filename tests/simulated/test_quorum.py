@@ -85,12 +85,12 @@ def the_hole(*, guard: bool, known: bool) -> bool:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_node_that_was_restarted_empty_has_no_vote(known: bool) -> None:
+def test_a_node_that_was_restarted_empty_has_no_vote(known):
     assert not the_hole(guard=True, known=known)
     assert the_hole(guard=False, known=known), "the guard is not what closes the hole"
 
 
-def test_a_lock_that_waited_for_votes_counts_them() -> None:
+def test_a_lock_that_waited_for_votes_counts_them():
     scene = Scene(nodes=3, restart_guard=3.0)
     for node in scene.world.nodes[1:]:
         node.crash()
@@ -104,7 +104,7 @@ def test_a_lock_that_waited_for_votes_counts_them() -> None:
     scene.end()
 
 
-def test_what_a_silent_node_took_is_given_back_as_soon_as_it_answers() -> None:
+def test_what_a_silent_node_took_is_given_back_as_soon_as_it_answers():
     scene = Scene(nodes=3)
     one, other, third = scene.world.nodes
     mine = scene.lock("mine")
@@ -120,21 +120,21 @@ def test_what_a_silent_node_took_is_given_back_as_soon_as_it_answers() -> None:
     scene.end()
 
 
-def test_split_votes_do_not_go_on_for_ever() -> None:
+def test_split_votes_do_not_go_on_for_ever():
     """Five clients who want it at the same moment, again and again: the rounds that each acquire took."""
-    asked: dict[object, int] = {}
-    ask_all = redlock.Rounds.ask_all
+    asked = {}
+    attempt_all = redlock.Rounds.attempt_all
 
-    async def counted(self: redlock.Rounds) -> bool:
+    async def counted(self):
         asked[self.whole] = asked.get(self.whole, 0) + 1
-        return await ask_all(self)
+        return await attempt_all(self)
 
-    async def work(lock: MultiLock) -> None:
+    async def work(lock):
         await lock.lock(2)
         await lock.unlock()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(redlock.Rounds, "ask_all", counted)
+        patch.setattr(redlock.Rounds, "attempt_all", counted)
         for seed in range(30):
             scene = Scene(seed=seed)
             tasks = [
@@ -151,10 +151,10 @@ def test_split_votes_do_not_go_on_for_ever() -> None:
     assert rounds[int(0.99 * len(rounds))] <= 10, rounds[-10:]
 
 
-def test_a_late_copy_of_a_request_takes_nothing() -> None:
+def test_a_late_copy_of_a_request_takes_nothing():
     """A node gets an acquire that its sender gave up long ago, when the lock was taken and given back meanwhile."""
     scene = Scene(nodes=3)
-    late: list[Callable[[], object]] = []
+    late = []
     slow = scene.world.nodes[2]
     mine = scene.lock("mine")
     arrive = slow.arrive
@@ -170,7 +170,7 @@ def test_a_late_copy_of_a_request_takes_nothing() -> None:
     scene.end()
 
 
-def test_the_pause_between_rounds_is_by_chance_and_grows() -> None:
+def test_the_pause_between_rounds_is_by_chance_and_grows():
     scene = Scene(nodes=3)
     lock = scene.lock("mine")._core
     assert isinstance(lock.strategy, redlock.Redlock)
@@ -185,7 +185,7 @@ def test_the_pause_between_rounds_is_by_chance_and_grows() -> None:
     scene.end()
 
 
-def test_two_members_on_one_node_are_no_quorum() -> None:
+def test_two_members_on_one_node_are_no_quorum():
     scene = Scene(nodes=1)
     process = scene.world.process("mine")
     scene.clients = [SimulatedClient(process, config=scene.config) for _ in range(3)]
@@ -257,7 +257,7 @@ def _interrupt(use: str, how: str, point: int, *, stopped: bool = False) -> bool
 @pytest.mark.parametrize("stopped", [False, True], ids=["well", "one-stopped"])
 @pytest.mark.parametrize("how", ["quorum", "ordered"])
 @pytest.mark.parametrize("use", USES)
-def test_an_interrupted_caller_leaves_nothing(use: str, how: str, stopped: bool) -> None:
+def test_an_interrupted_caller_leaves_nothing(use, how, stopped):
     if stopped and how == "ordered":
         pytest.skip("there is one node")
     for point in range(1, 200):
@@ -313,12 +313,12 @@ BUGS = {
 }
 
 
-def test_a_lost_quorum_is_reported() -> None:
-    told: list[str] = []
+def test_a_lost_quorum_is_reported():
+    told = []
     scene = Scene(nodes=3, on_lock_lost=lambda name, owner: told.append(name))
     lock = scene.lock("mine")
 
-    async def hold() -> None:
+    async def hold():
         await lock.lock()
         for node in scene.world.nodes[:2]:
             node.redis.command("DEL", "orders")
@@ -332,10 +332,7 @@ def test_a_lost_quorum_is_reported() -> None:
 
 
 #: Which history found it the last time, where that is not among the first: tried before the others, which take longer.
-FOUND_BY = {
-    "the time that it took is not taken off": 49,
-    "a release that was not answered is forgotten": 3,
-}
+FOUND_BY = {"the time that it took is not taken off": 49, "a release that was not answered is forgotten": 3}
 
 
 def _tests(bug: str) -> Iterator[tuple[str, Callable[[], object]]]:
@@ -354,5 +351,5 @@ def _tests(bug: str) -> Iterator[tuple[str, Callable[[], object]]]:
 
 @pytest.mark.planted
 @pytest.mark.parametrize("name", BUGS)
-def test_a_planted_bug_of_the_quorum_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_of_the_quorum_is_found(name, monkeypatch):
     check_found(monkeypatch, name, BUGS[name], _tests(name))

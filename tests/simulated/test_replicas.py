@@ -10,7 +10,7 @@ import pytest
 from pyredisson._core import acquiring as attempt
 from pyredisson._core import client
 from pyredisson._core.client import ClientCore
-from pyredisson._core.hold import Hold
+from pyredisson._core.hold import SingleHold
 from pyredisson._core.numbered import NumberedCall
 from pyredisson._core.ownership import Ownership
 from pyredisson._core.replicas import NotAcknowledged, Replicas
@@ -20,7 +20,6 @@ from pyredisson._kinds.semaphore import SemaphoreCore
 from pyredisson.config import Config
 from pyredisson.errors import LockError, NoSyncedSlavesError
 from tests.simulated.engine.faults import Faults
-from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.planted import check_found, in_code
 from tests.simulated.stage import Stage
 
@@ -41,7 +40,7 @@ class Scene(Stage):
         return {key: entry.value for key, entry in dump.items() if not key.startswith((b"pyredisson", b"{pyredisson"))}
 
 
-def test_a_lock_is_free_at_once() -> None:
+def test_a_lock_is_free_at_once():
     with Scene() as scene:
         scene.acknowledge(0.0)
         with pytest.raises(NoSyncedSlavesError):
@@ -51,10 +50,10 @@ def test_a_lock_is_free_at_once() -> None:
         assert scene.do(scene.client.get_lock("orders").try_lock(0, 100)) is True
 
 
-def test_one_of_two_holds_remains() -> None:
+def test_one_of_two_holds_remains():
     with Scene() as scene:
 
-        async def twice(client: SimulatedClient) -> None:
+        async def twice(client):
             orders = client.get_lock("orders")
             scene.acknowledge(1.0)
             await orders.lock()
@@ -69,11 +68,11 @@ def test_one_of_two_holds_remains() -> None:
         assert scene.state() == {}
 
 
-def test_an_acquire_that_was_refused_is_not_undone() -> None:
+def test_an_acquire_that_was_refused_is_not_undone():
     with Scene() as scene:
         scene.acknowledge(0.0)
 
-        async def ask(client: SimulatedClient) -> None:
+        async def ask(client):
             semaphore = client.get_semaphore("seats")
             await semaphore.try_set_permits(1)
             assert await semaphore.try_acquire(2) is False
@@ -84,11 +83,11 @@ def test_an_acquire_that_was_refused_is_not_undone() -> None:
         scene.do(ask(scene.client))
 
 
-def test_a_new_connection_that_tells_of_replicas_has_them_asked() -> None:
+def test_a_new_connection_that_tells_of_replicas_has_them_asked():
     """The request for which it was made went out as if there were none, and is asked again: it counts once."""
     with Scene(replicas=0) as scene:
 
-        async def use(client: SimulatedClient) -> None:
+        async def use(client):
             orders = client.get_lock("orders")
             await orders.lock()
             await orders.unlock()
@@ -109,7 +108,7 @@ def test_a_new_connection_that_tells_of_replicas_has_them_asked() -> None:
 
 
 async def _lock_is_kept(
-    client: ClientCore, ownership: Ownership, hold: Hold, short: NotAcknowledged, exchange: object
+    client: ClientCore, ownership: Ownership, hold: SingleHold, short: NotAcknowledged, exchange: object
 ) -> Exception:
     ownership.refused(ownership.request_id)
     return client.replicas.error(ownership.name, short, given_back=True)
@@ -143,7 +142,7 @@ BUGS = {
     "a permit without acknowledgement is not given back": in_code(NumberedCall, "_give_back", _permit_is_kept),
     "it fails although nothing was taken": in_code(Replicas, "acknowledge", _asked_whatever_it_took),
     "permits are given back twice": in_code(NumberedCall, "_give_back", _given_back_by_releasing),
-    "whoever has no connection yet asks nobody": in_code(client, "unasked", lambda: LockError("planted")),
+    "whoever has no connection yet asks nobody": in_code(client, "replicas_appeared", lambda: LockError("planted")),
 }
 
 FINDERS = {
@@ -156,5 +155,5 @@ FINDERS = {
 
 @pytest.mark.planted
 @pytest.mark.parametrize("name", BUGS)
-def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_is_found(name, monkeypatch):
     check_found(monkeypatch, name, BUGS[name], FINDERS.items())

@@ -228,14 +228,14 @@ def play(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_scene(name: str) -> None:
+def test_scene(name):
     play(name)
 
 
 # ---- the tries of a token lock ---------------------------------------------------------------------------------------
 
 
-def test_an_attempt_without_an_answer_is_one_of_the_tries() -> None:
+def test_an_attempt_without_an_answer_is_one_of_the_tries():
     with stages.Stage(CONFIG) as stage:
         stage.redis("SET", "orders", "foreign", "PX", 100_000)
         waiting = stage.start(stage.client.get_token_lock("orders", ConstantBackoff(1), tries=3).lock())
@@ -245,7 +245,7 @@ def test_an_attempt_without_an_answer_is_one_of_the_tries() -> None:
         assert 2 < stage.world.now < 2 + 3 * CONFIG.timeout
 
 
-def test_a_first_attempt_that_reaches_no_server_is_none_of_the_tries() -> None:
+def test_a_first_attempt_that_reaches_no_server_is_none_of_the_tries():
     with stages.Stage(replace(CONFIG, wait_while_unreachable=True)) as stage:
         stage.client.runtime.cut()
         waiting = stage.start(stage.client.get_token_lock("orders", ConstantBackoff(5), tries=2).lock())

@@ -32,10 +32,10 @@ def trace(name: str, seed: int) -> str:
     return history(seed, *plan).run().world.trace  # type: ignore[no-any-return]
 
 
-def test_a_seed_is_the_same_history_in_another_process() -> None:
+def test_a_seed_is_the_same_history_in_another_process():
     code = "from tests.simulated.test_seeds import HISTORIES, trace\nprint([trace(name, 7) for name in HISTORIES])"
 
-    def run(hash_seed: str) -> str:
+    def run(hash_seed):
         env = {**os.environ, "PYTHONHASHSEED": hash_seed}
         done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr

@@ -17,7 +17,6 @@ from tests.simulated.permit_history import PermitPlan
 from tests.simulated.planted import check_found, in_code, in_script
 from tests.simulated.seeds import runs
 from tests.simulated.signal_history import BarrierHistory, BarrierPlan, BoundedHistory
-from tests.volumes import Volume
 
 CONFIG = Config(timeout=0.9, max_wait_without_check=200.0)
 ITEMS = 6
@@ -65,7 +64,7 @@ def play(seed: int, faults: Faults) -> None:
 
 
 @pytest.mark.parametrize("faults", [Faults(), LOSING], ids=["quiet", "losing replies"])
-def test_no_seed_loses_a_wake_up(faults: Faults) -> None:
+def test_no_seed_loses_a_wake_up(faults):
     for seed in range(30):
         play(seed, faults)
 
@@ -82,7 +81,7 @@ each_history = pytest.mark.parametrize("history", QUIET)
 
 @pytest.mark.volume
 @each_history
-def test_no_seed_breaks_a_rule(history: type[BarrierHistory | BoundedHistory], volume: Volume) -> None:
+def test_no_seed_breaks_a_rule(history, volume):
     results = list(runs(history, range(volume(40, full=2_000))))
     assert sum(result.grants for result in results) > 0
     if history is BarrierHistory:
@@ -98,7 +97,7 @@ def play_quietly(history: type[BarrierHistory | BoundedHistory], seed: int) -> N
 
 
 @each_history
-def test_without_faults_a_message_wakes_each_waiter(history: type[BarrierHistory | BoundedHistory]) -> None:
+def test_without_faults_a_message_wakes_each_waiter(history):
     for seed in range(20):
         play_quietly(history, seed)
 
@@ -163,6 +162,6 @@ def _finders(name: str) -> Iterator[tuple[str, Callable[[], object]]]:
 
 @pytest.mark.planted
 @pytest.mark.parametrize("name", [*SIGNAL_BUGS, *HISTORY_BUGS])
-def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_is_found(name, monkeypatch):
     bug = SIGNAL_BUGS[name] if name in SIGNAL_BUGS else HISTORY_BUGS[name][1]
     check_found(monkeypatch, name, bug, _finders(name))

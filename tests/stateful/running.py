@@ -49,10 +49,7 @@ def run_simulated(machine: type[Machine], volume: Volume) -> None:
 
 
 def run_on_server(
-    machine: type[Machine],
-    volume: Volume,
-    servers: SharedServers,
-    runtime: Literal["threads", "asyncio"] = "threads",
+    machine: type[Machine], volume: Volume, servers: SharedServers, runtime: Literal["threads", "asyncio"] = "threads"
 ) -> None:
     """Examples of 40 steps each."""
     _run(machine, partial(Environment(runtime, VALKEY).make, servers), False, volume(2, full=100), 40)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import pytest
 
-from tests.servers import SharedServers
 from tests.stateful.locks import LockMachine
 from tests.stateful.permits import LatchMachine, PermitMachine, SemaphoreMachine
 from tests.stateful.read_write_lock import ReadWriteMachine
 from tests.stateful.running import Machine, run_on_server, run_simulated
-from tests.volumes import Volume
 
 LOCKS: list[type[Machine]] = [LockMachine, ReadWriteMachine]
 PERMITS: list[type[Machine]] = [SemaphoreMachine, PermitMachine, LatchMachine]
@@ -20,7 +16,7 @@ pytestmark = [pytest.mark.volume, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize("machine", [*LOCKS, *PERMITS])
-def test_simulated(machine: type[Machine], volume: Volume) -> None:
+def test_simulated(machine, volume):
     run_simulated(machine, volume)
 
 
@@ -28,7 +24,5 @@ def test_simulated(machine: type[Machine], volume: Volume) -> None:
     ("machine", "runtime"),
     [*((each, "threads") for each in (*LOCKS, *PERMITS)), *((each, "asyncio") for each in PERMITS)],
 )
-def test_on_a_server(
-    machine: type[Machine], runtime: Literal["threads", "asyncio"], volume: Volume, shared_servers: SharedServers
-) -> None:
+def test_on_a_server(machine, runtime, volume, shared_servers):
     run_on_server(machine, volume, shared_servers, runtime)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import runpy
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pyredisson import Redisson
 from pyredisson._core.server import read_info
-from pyredisson._shared import rights
-from pyredisson._tools.doctor import examine
-from pyredisson._tools.doctor.judge import Grade, judge, unable, unchecked
-from pyredisson._tools.doctor.probe import Node, Replica
-from tests.clusters import RunningCluster
-from tests.servers import HOST, Build, Server
+from pyredisson._tools.examination import Grade, Node, Replica, examine, judge, unable, unchecked
+from tests.examples import ROOT
+from tests.servers import HOST
 from tests.waiting import until
+
+rights = SimpleNamespace(**runpy.run_path(str(ROOT / "docs" / "rights.py")))
 
 
 def worst(url: str, lock: str | None = None) -> tuple[Grade, str]:
@@ -33,7 +33,7 @@ def is_refused(url: str) -> bool:
             return True
 
 
-def test_nothing_prevents_locks(build: Build, fresh_server: Callable[..., Server]) -> None:
+def test_nothing_prevents_locks(build, fresh_server):
     server = fresh_server(build, "--appendonly", "yes")
     report = examine([server.url])
     assert [each.text for each in report.findings] == []
@@ -43,7 +43,7 @@ def test_nothing_prevents_locks(build: Build, fresh_server: Callable[..., Server
         assert direct.dbsize() == 0
 
 
-def test_a_full_memory(build: Build, fresh_server: Callable[..., Server]) -> None:
+def test_a_full_memory(build, fresh_server):
     server = fresh_server(build, "--maxmemory-policy", "noeviction")
     with server.client() as direct:
         direct.set("ballast", "x" * 1_000_000)
@@ -53,14 +53,14 @@ def test_a_full_memory(build: Build, fresh_server: Callable[..., Server]) -> Non
     assert is_refused(server.url)
 
 
-def test_replicas_that_are_missing(build: Build, fresh_server: Callable[..., Server]) -> None:
+def test_replicas_that_are_missing(build, fresh_server):
     server = fresh_server(build, "--min-replicas-to-write", "1")
     grade, text = worst(server.url)
     assert "min-replicas-to-write" in text
     assert (grade is Grade.CRITICAL) == is_refused(server.url)
 
 
-def test_few_connections(build: Build, fresh_server: Callable[..., Server]) -> None:
+def test_few_connections(build, fresh_server):
     server = fresh_server(build, "--maxclients", "12")
     with server.client() as one, server.client() as other:
         assert one.ping()
@@ -70,7 +70,7 @@ def test_few_connections(build: Build, fresh_server: Callable[..., Server]) -> N
     assert "of 12 places" in text
 
 
-def test_a_failed_save(build: Build, fresh_server: Callable[..., Server]) -> None:
+def test_a_failed_save(build, fresh_server):
     server = fresh_server(build, "--dbfilename", "a-folder")
     with server.client() as direct:
         direct.set("x", 1)
@@ -83,19 +83,18 @@ def test_a_failed_save(build: Build, fresh_server: Callable[..., Server]) -> Non
     assert is_refused(server.url)
 
 
-def test_a_busy_server_was_reached(fresh_server: Callable[..., Server]) -> None:
-    server = fresh_server()
-    with server.busy():
-        grade, text = worst(server.url)
+def test_a_busy_server_was_reached(own):
+    with own.busy():
+        grade, text = worst(own.url)
     assert grade is Grade.CRITICAL
     assert "it answers, and refuses" in text
     assert "BUSY" in text
 
 
 @pytest.mark.parametrize(
-    "command", sorted({*rights.KINDS["plain lock"].commands, "eval", "evalsha", "publish", "subscribe"})
+    "command", sorted({*rights.commands_of(rights.KINDS["plain lock"]), "eval", "evalsha", "publish", "subscribe"})
 )
-def test_a_right_that_is_missing(build: Build, fresh_server: Callable[..., Server], command: str) -> None:
+def test_a_right_that_is_missing(build, fresh_server, command):
     server = fresh_server(build, "--appendonly", "yes")
     for dry_run in ("+acl", "-acl"):
         with server.client() as direct:
@@ -106,7 +105,7 @@ def test_a_right_that_is_missing(build: Build, fresh_server: Callable[..., Serve
         assert f"+{command}" in text
 
 
-def test_keys_and_channels_of_another(build: Build, fresh_server: Callable[..., Server]) -> None:
+def test_keys_and_channels_of_another(build, fresh_server):
     server = fresh_server(build, "--appendonly", "yes")
     rules = [*rights.rules_of("plain lock"), *rights.as_rules([*rights.INSPECTION, *rights.DOCTOR])]
     with server.client() as direct:
@@ -121,24 +120,23 @@ def test_keys_and_channels_of_another(build: Build, fresh_server: Callable[..., 
     assert any(each.startswith("fair lock: not for this user") for each in unable(report.nodes[0]))
 
 
-def test_a_command_that_was_renamed(build: Build, fresh_server: Callable[..., Server]) -> None:
+def test_a_command_that_was_renamed(build, fresh_server):
     server = fresh_server(build, "--appendonly", "yes", "--rename-command", "HINCRBY", "")
     grade, text = worst(server.url)
     assert (grade, "hincrby" in text) == (Grade.CRITICAL, True)
     assert is_refused(server.url)
 
 
-def test_what_may_not_be_asked_is_said(fresh_server: Callable[..., Server]) -> None:
-    server = fresh_server()
-    with server.client() as direct:
+def test_what_may_not_be_asked_is_said(own):
+    with own.client() as direct:
         direct.execute_command("ACL", "SETUSER", "ann", "on", ">sesame", "~*", "&*", "+@all", "-config", "-info")
-    [node] = examine([f"redis://ann:sesame@{HOST}:{server.port}"]).nodes
+    [node] = examine([f"redis://ann:sesame@{HOST}:{own.port}"]).nodes
     said = "; ".join(unchecked(node))
     assert "INFO is refused" in said
     assert "CONFIG GET is refused" in said
 
 
-def test_one_node_of_a_cluster(cluster: RunningCluster) -> None:
+def test_one_node_of_a_cluster(cluster):
     grade, text = worst(cluster.masters()[0].url)
     assert (grade, "redis+cluster://" in text) == (Grade.CRITICAL, True)
 
@@ -154,11 +152,11 @@ def judged(**more: Any) -> str:
     return "\n".join(each.text for each in judge([cluster]).findings)
 
 
-def test_a_master_of_a_cluster_that_stores_nothing() -> None:
+def test_a_master_of_a_cluster_that_stores_nothing():
     assert "restarted before a replica takes over" in judged()
 
 
-def test_the_clock_of_a_replica() -> None:
+def test_the_clock_of_a_replica():
     replica = Replica("two:6379", "online", 0, 0, clock=60.0)
     assert "the clock of the replica two:6379 is 60.0 s ahead" in judged(replicas=[replica])
     assert "clock" not in judged(replicas=[replace(replica, clock=0.2)])
@@ -174,12 +172,12 @@ def test_the_clock_of_a_replica() -> None:
         ({"maxclients": "100", "connected_clients": "98"}, "2 of 100 places"),
     ],
 )
-def test_a_state(state: dict[str, str], word: str) -> None:
+def test_a_state(state, word):
     assert word in judged(state=state)
     assert word not in judged()
 
 
-def test_who_may_reach_it() -> None:
+def test_who_may_reach_it():
     open_to_all = {"bind": "* -::*", "protected-mode": "no"}
     assert "needs no password" in judged(settings=open_to_all)
     assert "needs no password" not in judged(settings={**open_to_all, "bind": "127.0.0.1 ::1"})

@@ -14,19 +14,12 @@ import redis.exceptions as rx
 
 from pyredisson import Config, LockLostError, Redisson
 from pyredisson.inspection import DOUBTFUL, Inspector, LockView
-from tests.clusters import RunningCluster
 from tests.sentinels import SentinelSet
-from tests.servers import HOST, VALKEY, Build, Server
+from tests.servers import HOST, VALKEY, Server
 from tests.waiting import until
 
 SOON = Config(client_name="web", presence_after=0.05, lock_watchdog_timeout=3.0)
 HOLDER = "8743c9c0-0795-4907-87fd-6c719a6b4586"
-
-
-@pytest.fixture
-def own(fresh_server: Callable[..., Server]) -> Server:
-    """A server of the test's own: who is connected, and what is stored, is part of what is seen."""
-    return fresh_server()
 
 
 class Stage:
@@ -90,7 +83,7 @@ def reported(inspector: Inspector, name: str, waiters: int = 0) -> LockView:
     return until(seen, within=20, what=f"{name} is reported")
 
 
-def test_all_kinds(build: Build, fresh_server: Callable[..., Server], open_stage: Callable[[str], Stage]) -> None:
+def test_all_kinds(build, fresh_server, open_stage):
     server = fresh_server(build)
     stage = open_stage(server.url)
     one, other = stage.client(), stage.client()
@@ -171,11 +164,11 @@ def test_all_kinds(build: Build, fresh_server: Callable[..., Server], open_stage
 
 
 @pytest.mark.parametrize("kind", ["lock", "fair", "read", "write", "fenced"])
-def test_an_unlock_wakes_the_waiters(own: Server, stage: Stage, kind: str) -> None:
+def test_an_unlock_wakes_the_waiters(own, stage, kind):
     calm = Config(lock_watchdog_timeout=60, presence_after=0.05)  # No waiter asks again by itself in time.
     one, other = stage.client(calm), stage.client(calm)
 
-    def get(client: Redisson, wanted: str) -> Any:
+    def get(client, wanted):
         if wanted in ("read", "write"):
             pair = client.get_read_write_lock("x")
             return pair.read_lock() if wanted == "read" else pair.write_lock()
@@ -195,7 +188,7 @@ def test_an_unlock_wakes_the_waiters(own: Server, stage: Stage, kind: str) -> No
 
 
 @pytest.mark.parametrize("kind", ["lock", "semaphore", "permit_expirable_semaphore"])
-def test_all_clients_on_the_list_are_counted(own: Server, stage: Stage, kind: str) -> None:
+def test_all_clients_on_the_list_are_counted(own, stage, kind):
     getattr(stage.client(), f"get_{kind}")("x", **({} if kind == "lock" else {"permits": 1})).hold().__enter__()
     for _ in range(4):
         stage.wait_for(getattr(stage.client(), f"get_{kind}")("x").hold(wait_time=60).__enter__)
@@ -203,7 +196,7 @@ def test_all_clients_on_the_list_are_counted(own: Server, stage: Stage, kind: st
     until(lambda: (inspector.lock("x") or LockView("x", "lock", "")).waiting_clients == 4)
 
 
-def test_an_unlock_only_of_the_holder_that_is_meant(own: Server, stage: Stage) -> None:
+def test_an_unlock_only_of_the_holder_that_is_meant(own, stage):
     client, inspector = stage.client(), stage.inspector()
     assert inspector.unlock("x").outcome == "not_held"
     client.get_lock("x").lock()
@@ -233,7 +226,7 @@ FOREIGN = {
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
-def test_string_locks_of_all_libraries_are_found(own: Server, stage: Stage) -> None:
+def test_string_locks_of_all_libraries_are_found(own, stage):
     pottery = pytest.importorskip("pottery", reason="pottery is not installed")
     inspector = stage.inspector()
     with own.client() as direct:
@@ -272,10 +265,10 @@ def test_string_locks_of_all_libraries_are_found(own: Server, stage: Stage) -> N
         assert sorted(direct.keys()) == [b"a number", b"cfg:theme", b"long"]
 
 
-def test_hostile_data(own: Server, stage: Stage) -> None:
+def test_hostile_data(own, stage):
     """Nothing that is stored breaks the inspection, or makes it fetch much."""
     field = f"{HOLDER}:1"
-    names: dict[bytes, dict[str, Any]] = {
+    names = {
         b"x" * 65_536: {field: 1},
         b"bad\xff\xfe": {field: 1},
         b"\x1b[2J\r\n{": {field: 1},
@@ -332,7 +325,7 @@ def test_hostile_data(own: Server, stage: Stage) -> None:
     assert inspector.unlock("\x1b[2J\r\n{").freed
 
 
-def test_a_scan_of_huge_names_asks_for_fewer_at_a_time(own: Server, stage: Stage) -> None:
+def test_a_scan_of_huge_names_asks_for_fewer_at_a_time(own, stage):
     with own.client() as direct, direct.pipeline(transaction=False) as pipeline:
         for number in range(10):
             pipeline.hset(f"{number}".ljust(4_000_000, "x"), f"{HOLDER}:1", 1)
@@ -343,7 +336,7 @@ def test_a_scan_of_huge_names_asks_for_fewer_at_a_time(own: Server, stage: Stage
     assert snapshot.complete
 
 
-def test_a_search_that_may_take_no_longer(own: Server, stage: Stage) -> None:
+def test_a_search_that_may_take_no_longer(own, stage):
     with own.client() as direct, direct.pipeline(transaction=False) as pipeline:
         for number in range(20_000):
             pipeline.set(f"other:{number}", number)
@@ -353,7 +346,7 @@ def test_a_search_that_may_take_no_longer(own: Server, stage: Stage) -> None:
     assert snapshot.seconds < 2
 
 
-def test_a_server_that_does_not_know_types_in_scan(own: Server, stage: Stage) -> None:
+def test_a_server_that_does_not_know_types_in_scan(own, stage):
     stage.client().get_lock("x").lock()
     inspector = stage.inspector()
     [server] = inspector.servers.masters()
@@ -366,7 +359,7 @@ def test_a_server_that_does_not_know_types_in_scan(own: Server, stage: Stage) ->
 READS = ("+@read", "+@connection", "+@keyspace", "-@write", "+scan", "+info", "+time", "+dbsize", "+pubsub", "+client")
 
 
-def test_a_user_that_may_only_read_sees_everything(own: Server, stage: Stage) -> None:
+def test_a_user_that_may_only_read_sees_everything(own, stage):
     stage.client().get_fair_lock("fair").lock()
     stage.client().get_read_write_lock("rw").read_lock().lock()
     with own.client() as direct:
@@ -385,7 +378,7 @@ def test_a_user_that_may_only_read_sees_everything(own: Server, stage: Stage) ->
         assert direct.exists("fair", "rw") == 2
 
 
-def test_a_user_that_may_read_keys_and_nothing_else(own: Server, stage: Stage) -> None:
+def test_a_user_that_may_read_keys_and_nothing_else(own, stage):
     stage.client(Config(presence=False)).get_lock("x").lock()
     with own.client() as direct:
         direct.execute_command("ACL", "SETUSER", "bob", "on", ">sesame", "~*", "+@read", "+scan", "+time")
@@ -397,7 +390,7 @@ def test_a_user_that_may_read_keys_and_nothing_else(own: Server, stage: Stage) -
 # ---- clusters and sentinels ------------------------------------------------------------------------------------------
 
 
-def test_a_cluster(any_cluster: RunningCluster, open_stage: Callable[[str], Stage], unique_name: str) -> None:
+def test_a_cluster(any_cluster, open_stage, unique_name):
     stage = open_stage(any_cluster.url)
     one, other = stage.client(), stage.client()
     names = [f"{unique_name}:{number}" for number in range(12)]
@@ -423,7 +416,7 @@ def test_a_cluster(any_cluster: RunningCluster, open_stage: Callable[[str], Stag
     assert {one.id, other.id} <= {each.client_id for each in inspector.clients()}
 
 
-def test_sentinels(fresh_server: Callable[..., Server], open_stage: Callable[[str], Stage]) -> None:
+def test_sentinels(fresh_server, open_stage):
     watched = SentinelSet(fresh_server, VALKEY)
     try:
         stage = open_stage(watched.url)
@@ -442,13 +435,13 @@ def test_sentinels(fresh_server: Callable[..., Server], open_stage: Callable[[st
 
 
 @pytest.mark.parametrize("url", ["nonsense", "http://x", "embedded://", "redis+sentinel://x:1", "redis+cluster://x/9"])
-def test_a_url_that_is_none(url: str) -> None:
+def test_a_url_that_is_none(url):
     with pytest.raises(ValueError, match=r"."):
         Inspector(url)
 
 
 @pytest.mark.parametrize("prefix", ["app:", "odd[*]:", "{app}"])
-def test_a_prefix(own: Server, stage: Stage, prefix: str) -> None:
+def test_a_prefix(own, stage, prefix):
     client = stage.client(Config(prefix=prefix, presence_after=0.05, lock_watchdog_timeout=3.0))
     client.get_lock("x").lock()
     client.get_fair_lock("y").lock()

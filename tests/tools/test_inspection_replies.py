@@ -13,10 +13,8 @@ import pytest
 from pyredisson._core.holder_lookup import StoredOwner, read_client_list, read_owner, read_presence
 from pyredisson.inspection import LockView, WaiterView, Who, as_json, wait_graph
 from pyredisson.inspection.libraries import read_token
-from pyredisson.inspection.model import usual_kind
-from pyredisson.inspection.reading import Stored
+from pyredisson.inspection.model import People, Stored, usual_kind, view_of
 from pyredisson.inspection.servers import glob_to_pattern, read_numsub
-from pyredisson.inspection.views import People, view_of
 
 CLIENT = "8743c9c0-0795-4907-87fd-6c719a6b4586"
 LOCK = usual_kind("owners")
@@ -41,11 +39,11 @@ NOW = 1_790_000_000.0
         ("", None),
     ],
 )
-def test_an_owner(field: str, owner: StoredOwner | None) -> None:
+def test_an_owner(field, owner):
     assert read_owner(field.encode()) == owner
 
 
-def test_a_token_of_redis_py_says_when_it_was_made() -> None:
+def test_a_token_of_redis_py_says_when_it_was_made():
     token = uuid.uuid1()
     made = (token.time - 0x01B21DD213814000) / 1e7
     seen = read_token(b"orders", token.hex.encode(), made + 5)
@@ -74,7 +72,7 @@ def test_a_token_of_redis_py_says_when_it_was_made() -> None:
         (b"", None, False),
     ],
 )
-def test_whose_token_a_string_may_be(value: bytes, runtime: str | None, has_form: bool) -> None:
+def test_whose_token_a_string_may_be(value, runtime, has_form):
     seen = read_token(b"orders", value, NOW)
     assert (None if seen is None else seen.runtime) == runtime
     assert (seen is not None and bool(seen.libraries)) == has_form
@@ -105,13 +103,13 @@ ADDED = b"ADDED:2026-09-21T10:13:20.500Z@worker-3.example.com:" + UUID_4
         (b"qo_report", b"0123456789abcdef" * 2, {"node-redlock", "redlock-universal"}, False),
     ],
 )
-def test_whose_lock_a_key_and_its_value_are(key: bytes, value: bytes, libraries: set[str], is_known: bool) -> None:
+def test_whose_lock_a_key_and_its_value_are(key, value, libraries, is_known):
     seen = read_token(key, value, NOW)
     assert seen is not None
     assert ({each.name for each in seen.libraries}, seen.is_known) == (libraries, is_known)
 
 
-def test_shedlock_says_when_and_where_it_acquired_a_lock() -> None:
+def test_shedlock_says_when_and_where_it_acquired_a_lock():
     seen = read_token(b"job-lock:default:report", ADDED, NOW)
     assert seen is not None
     assert (seen.runtime, seen.made, seen.host) == ("ShedLock", 1_789_985_600.5, "worker-3.example.com")
@@ -120,7 +118,7 @@ def test_shedlock_says_when_and_where_it_acquired_a_lock() -> None:
     assert (wrong.made, wrong.host) == (None, "worker-3.example.com")
 
 
-def test_a_token_of_redis_py_under_a_key_of_celery_once_is_of_that() -> None:
+def test_a_token_of_redis_py_under_a_key_of_celery_once_is_of_that():
     token = uuid.uuid1()
     made = (token.time - 0x01B21DD213814000) / 1e7
     for key, name in ((b"qo_report", "celery-once"), (b"lock:report", "redis-py")):
@@ -136,7 +134,7 @@ def presence(**said: Any) -> bytes:
     return json.dumps({**text, "waits": waits, "more": 3, **said}).encode()
 
 
-def test_since_when_a_client_holds_is_counted_from_when_it_wrote_that() -> None:
+def test_since_when_a_client_holds_is_counted_from_when_it_wrote_that():
     read = read_presence(CLIENT, presence(), 25_000, NOW)
     assert read is not None
     assert (read.app, read.host, read.pid, read.version, read.more) == ("web", "web-3", 4711, "0.2.0", 3)
@@ -153,21 +151,9 @@ def test_since_when_a_client_holds_is_counted_from_when_it_wrote_that() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [
-        None,
-        7,
-        b"",
-        b"{",
-        b"[]",
-        b'"text"',
-        b"\xff\xfe",
-        b"[" * 10_000,
-        b"1" * 5000,
-        b" " * 1_000_000,
-        b"x" * 1_000_000,
-    ],
+    [None, 7, b"", b"{", b"[]", b'"text"', b"\xff\xfe", b"[" * 10_000, b"1" * 5000, b" " * 1_000_000, b"x" * 1_000_000],
 )
-def test_a_broken_presence_entry_is_none(value: object) -> None:
+def test_a_broken_presence_entry_is_none(value):
     assert read_presence(CLIENT, value, 25_000, NOW) is None
 
 
@@ -183,14 +169,14 @@ def test_a_broken_presence_entry_is_none(value: object) -> None:
         {"surprise": {"of": "a later version"}},
     ],
 )
-def test_a_presence_entry_with_anything_in_it_is_read(said: dict[str, Any]) -> None:
+def test_a_presence_entry_with_anything_in_it_is_read(said):
     read = read_presence(CLIENT, presence(**said), None, NOW)
     assert read is not None
     json.dumps(as_json(read)).encode()
     assert len(read.holds) <= 1000
 
 
-def test_broken_presence_never_raises() -> None:
+def test_broken_presence_never_raises():
     """Valid entries with random bytes changed."""
     chance = random.Random(7)
     for _ in range(3000):
@@ -201,7 +187,7 @@ def test_broken_presence_never_raises() -> None:
         json.dumps(as_json(read))
 
 
-def test_connections_that_say_whose_they_are() -> None:
+def test_connections_that_say_whose_they_are():
     listed = (
         f"id=3 addr=10.0.0.7:51422 laddr=x name=pyredisson:web:web-3:4711:{CLIENT} age=60 flags=N lib-name=redis-py\n"
         f"id=4 addr=10.0.0.7:51423 name=pyredisson:-:web-3:4711:{CLIENT} age=9 flags=P lib-ver=1\r\n"
@@ -217,11 +203,11 @@ def test_connections_that_say_whose_they_are() -> None:
 
 
 @pytest.mark.parametrize("reply", [None, 7, [], {}, b"", b"\xff\n\x00", b"id=" + b"9" * 100])
-def test_a_list_of_clients_that_is_none(reply: object) -> None:
+def test_a_list_of_clients_that_is_none(reply):
     assert read_client_list(reply) == []
 
 
-def test_numbers_of_subscribers() -> None:
+def test_numbers_of_subscribers():
     assert read_numsub([b"a", 3, b"b", 0]) == {b"a": 3, b"b": 0}
     assert read_numsub({b"a": 3}) == {b"a": 3}
     assert read_numsub([b"a", b"3", 7, 7, b"c"]) == {}
@@ -241,7 +227,7 @@ def test_numbers_of_subscribers() -> None:
         ("*" * 50 + "b", "ab", "a"),
     ],
 )
-def test_patterns_are_those_of_redis(glob: str, matching: str, other: str) -> None:
+def test_patterns_are_those_of_redis(glob, matching, other):
     pattern = glob_to_pattern(glob.encode())
     assert pattern.fullmatch(matching.encode())
     assert not pattern.fullmatch(other.encode())
@@ -270,7 +256,7 @@ def people(*lines: str, complete: bool = True) -> People:
         (people("id=9 addr=a:2 name= flags=S"), "?8743…:7 (no such client)", False),
     ],
 )
-def test_who_a_holder_is(known: People, label: str, connected: bool | None) -> None:
+def test_who_a_holder_is(known, label, connected):
     stored = Stored(b"x", LOCK, left_ms=1500, fields={f"{CLIENT}:7".encode(): b"2"})
     view = view_of(stored, known, "node", "", NOW)
     [who] = view.holders
@@ -279,14 +265,14 @@ def test_who_a_holder_is(known: People, label: str, connected: bool | None) -> N
 
 
 @pytest.mark.parametrize("count", [b"0", b"-1", b"", b"x", b"9" * 100])
-def test_half_a_lock_is_shown_as_broken(count: bytes) -> None:
+def test_half_a_lock_is_shown_as_broken(count):
     stored = Stored(b"x", LOCK, left_ms=-1, fields={f"{CLIENT}:7".encode(): count})
     view = view_of(stored, people(), "node", "", NOW)
     assert view.never_expires
     assert any("broken" in note for note in view.notes)
 
 
-def test_a_queue_with_dead_waiters() -> None:
+def test_a_queue_with_dead_waiters():
     dead, alive = f"{OTHER}:1".encode(), f"{CLIENT}:2".encode()
     stored = Stored(b"x", LOCK, queue={dead: 999, alive: 2000}, queued=2, now_ms=1000.0)
     view = view_of(stored, people(named(CLIENT)), "node", "", NOW)
@@ -296,7 +282,7 @@ def test_a_queue_with_dead_waiters() -> None:
 
 
 @pytest.mark.parametrize(("kind", "waits"), [("lock", False), ("fair_lock", False), ("non_reentrant_lock", True)])
-def test_an_owner_that_has_acquired_the_lock_since_it_reported_its_wait_does_not_wait(kind: str, waits: bool) -> None:
+def test_an_owner_that_has_acquired_the_lock_since_it_reported_its_wait_does_not_wait(kind, waits):
     known = people(named(CLIENT))
     entry = {"kind": kind, "name": "x", "id": 7, "thread": "MainThread", "ms": 12_000}
     known.add(CLIENT, read_presence(CLIENT, presence(holds=[], waits=[entry]), 25_000, NOW))
@@ -337,11 +323,11 @@ def cycles(*locks: LockView) -> list[list[str]]:
     ],
     ids=["a cycle", "a chain", "two cycles", "an owner that waits for itself", "readers", "permits of any client"],
 )
-def test_owners_that_wait_for_each_other(locks: list[LockView], expected: list[list[str]]) -> None:
+def test_owners_that_wait_for_each_other(locks, expected):
     assert sorted(map(sorted, cycles(*locks))) == expected
 
 
-def test_many_waits_are_looked_at_in_a_bounded_time() -> None:
+def test_many_waits_are_looked_at_in_a_bounded_time():
     many = [lock(str(number), [number], [number + 1]) for number in range(5000)]
     assert cycles(*many) == []
     [cycle] = cycles(*many, lock("last", [5000], [0]))

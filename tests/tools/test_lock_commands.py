@@ -9,7 +9,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from pyredisson import Config, Redisson, current_thread_id
 from pyredisson._core.names import LockNames
 from pyredisson._tools.cli import cli
 from pyredisson.inspection import Inspector
-from tests.command_line import Program, Programs, programs
+from tests.command_line import Program, Programs
 from tests.servers import HOST, NOBODYS_PORT, Server
 from tests.terminals import terminal
 from tests.waiting import until
@@ -27,11 +26,6 @@ from tests.waiting import until
 HOLDER = "8743c9c0-0795-4907-87fd-6c719a6b4586"
 COMMANDS = ("ls", "show x", "why", "why x", "clients", "leaks", "unlock x --yes", "lock x --for 1s --reason y")
 SOON = Config(client_name="web", presence_after=0.05, lock_watchdog_timeout=3.0)
-
-
-@pytest.fixture
-def own(fresh_server: Callable[..., Server]) -> Server:
-    return fresh_server()
 
 
 @pytest.fixture
@@ -50,19 +44,13 @@ def run(own: Server) -> Callable[..., Result]:
     return call
 
 
-@pytest.fixture
-def started(tmp_path: Path) -> Iterator[Programs]:
-    with programs(tmp_path) as started:
-        yield started
-
-
 def report(result: Result) -> dict[str, Any]:
     said: dict[str, Any] = json.loads(result.stdout)
     assert said["schema"] == 1
     return said
 
 
-def test_a_list_of_locks(holder: Redisson, own: Server, run: Callable[..., Result]) -> None:
+def test_a_list_of_locks(holder, own, run):
     holder.get_lock("order:17").lock()
     holder.get_read_write_lock("prices").write_lock().lock()
     with own.client() as direct:
@@ -83,7 +71,7 @@ def test_a_list_of_locks(holder: Redisson, own: Server, run: Callable[..., Resul
     assert [lock["name"] for lock in report(run("ls", "--json", "--sort", "ttl"))["locks"]][-1] == "nightly"
 
 
-def test_nothing_is_locked(run: Callable[..., Result]) -> None:
+def test_nothing_is_locked(run):
     assert run("ls").stdout.startswith("0 locks, 0 held")
     assert run("clients").stdout.startswith("0 clients")
     assert run("leaks").stdout.startswith("no leaks")
@@ -94,27 +82,27 @@ def test_nothing_is_locked(run: Callable[..., Result]) -> None:
     assert report(run("show", "x", "--json"))["lock"] is None
 
 
-def outcome(started: Programs, command: str, url: str) -> tuple[int, str, str]:
+def outcome(command_line: Programs, command: str, url: str) -> tuple[int, str, str]:
     """What a command ends with, as a program of its own: its exit code, stdout and stderr."""
-    program = started.pyredisson(*command.split(), url=url)
+    program = command_line.pyredisson(*command.split(), url=url)
     return program.exit_code(), program.stdout.strip(), program.stderr.strip()
 
 
 @pytest.mark.parametrize("command", ["ls", "show x", "why", "why x", "clients", "leaks"])
-def test_a_server_that_cannot_be_read(own: Server, started: Programs, command: str) -> None:
+def test_a_server_that_cannot_be_read(own, command_line, command):
     with own.client() as direct:
         direct.execute_command("ACL", "SETUSER", "ann", "on", ">sesame", "~*", "&*", "+@connection")
     for url in (f"redis://{HOST}:{own.port}/99", f"redis://ann:sesame@{HOST}:{own.port}/0"):
         if command == "clients" and "ann" in url:
             continue  # The connections may be listed by that user.
-        code, stdout, stderr = outcome(started, command, url)
+        code, stdout, stderr = outcome(command_line, command, url)
         assert (code, stdout) == (77, "")
         assert " refused: " in stderr
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "watch x", "top", "run x true"])
-def test_all_commands_say_alike_that_there_is_no_server(started: Programs, command: str) -> None:
-    code, _, stderr = outcome(started, command, f"redis://:s3cret@{HOST}:{NOBODYS_PORT}/0")
+def test_all_commands_say_alike_that_there_is_no_server(command_line, command):
+    code, _, stderr = outcome(command_line, command, f"redis://:s3cret@{HOST}:{NOBODYS_PORT}/0")
     assert code == 69
     assert stderr.startswith("pyredisson: the server at redis://")
     assert f"{HOST}:{NOBODYS_PORT}/0 is not available: " in stderr
@@ -130,9 +118,7 @@ FOREIGN: dict[str, tuple[str, ...]] = {
 
 
 @pytest.mark.parametrize("held", FOREIGN)
-def test_a_key_that_is_no_lock_is_called_so(
-    own: Server, run: Callable[..., Result], started: Programs, held: str
-) -> None:
+def test_a_key_that_is_no_lock_is_called_so(own, run, command_line, held):
     command, *content = FOREIGN[held]
     foreign = f"no lock: the key holds a {held} of another program"
     with own.client() as direct:
@@ -140,19 +126,19 @@ def test_a_key_that_is_no_lock_is_called_so(
         before = direct.dump("user:7")
         assert run("show", "user:7").stdout.strip() == f"user:7 is {foreign}"
         assert run("why", "user:7").stdout.strip() == f"user:7 is {foreign}"
-        assert outcome(started, "unlock user:7 --yes", own.url) == (3, "", f"pyredisson: user:7 is {foreign}")
+        assert outcome(command_line, "unlock user:7 --yes", own.url) == (3, "", f"pyredisson: user:7 is {foreign}")
         for line in ("show user:7", "why user:7", "unlock user:7 --yes"):
             result = run(*line.split(), "--json")
             assert (result.exit_code, report(result)["foreign"]) == (3, foreign)
         if held == "hash":  # Of the others the server says so itself.
-            refused = outcome(started, "run user:7 --wait 0 true", own.url)
+            refused = outcome(command_line, "run user:7 --wait 0 true", own.url)
             assert refused == (75, "", f"pyredisson: the lock 'user:7' is {foreign}")
-            refused = outcome(started, "lock user:7 --for 1s --reason y", own.url)
+            refused = outcome(command_line, "lock user:7 --for 1s --reason y", own.url)
             assert refused == (75, "", f"pyredisson: user:7 is {foreign}")
         assert direct.dump("user:7") == before
 
 
-def test_a_kind_that_there_is_not(run: Callable[..., Result]) -> None:
+def test_a_kind_that_there_is_not(run):
     result = run("ls", "--kind", "fiar")
     assert result.exit_code == 2
     assert "fair" in result.output
@@ -161,16 +147,16 @@ def test_a_kind_that_there_is_not(run: Callable[..., Result]) -> None:
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "run x true", "demo --url http://:s3cret@x"])
-def test_a_url_that_is_none(run: Callable[..., Result], command: str) -> None:
+def test_a_url_that_is_none(run, command):
     result = run(*command.split(), url="http://:s3cret@x")
     assert result.exit_code == 2, result.output
     assert "s3cret" not in result.output
 
 
-def test_a_lock_in_detail(holder: Redisson, run: Callable[..., Result]) -> None:
+def test_a_lock_in_detail(holder, run):
     holder.get_fenced_lock("x").lock()
 
-    def shown() -> str | None:
+    def shown():
         result = run("show", "x")
         assert result.exit_code == 0
         return result.stdout if "MainThread" in result.stdout else None
@@ -182,14 +168,14 @@ def test_a_lock_in_detail(holder: Redisson, run: Callable[..., Result]) -> None:
     assert f"pyredisson unlock x --holder {holder.id}" in text
 
 
-def test_an_id_that_is_too_short_means_no_one(holder: Redisson, run: Callable[..., Result]) -> None:
+def test_an_id_that_is_too_short_means_no_one(holder, run):
     holder.get_lock("x").lock()
     for short in ("", holder.id[:1], holder.id[:3]):
         assert run("unlock", "x", "--yes", "--holder", short).exit_code == 2
     assert holder.get_lock("x").is_locked()
 
 
-def test_the_report_of_an_unlock_is_consistent(holder: Redisson, own: Server, run: Callable[..., Result]) -> None:
+def test_the_report_of_an_unlock_is_consistent(holder, own, run):
     with own.client() as direct:
         direct.lock("token", timeout=60).acquire()
     shown = report(run("show", "token", "--json"))["lock"]["holders"][0]["owner"]
@@ -204,11 +190,11 @@ def test_the_report_of_an_unlock_is_consistent(holder: Redisson, own: Server, ru
     assert len(said["woken"]) == said["notified"] == 1
 
 
-def test_of_several_that_are_notified_one_acquires(holder: Redisson, own: Server, run: Callable[..., Result]) -> None:
+def test_of_several_that_are_notified_one_acquires(holder, own, run):
     holder.get_lock("x").lock()
     with Redisson.from_url(own.url, config=SOON) as other:
 
-        def hold() -> None:
+        def hold():
             with other.get_lock("x").hold(60):
                 pass
 
@@ -222,7 +208,7 @@ def test_of_several_that_are_notified_one_acquires(holder: Redisson, own: Server
     assert re.fullmatch(r"freed x; notified (web@\S+ pid \d+ t\d+(, )?){3}; one of them acquires it\n", said)
 
 
-def test_a_long_name_pads_no_other_line(own: Server, run: Callable[..., Result]) -> None:
+def test_a_long_name_pads_no_other_line(own, run):
     with own.client() as direct:
         direct.hset("x" * 300, f"{HOLDER}:1", 1)
         direct.hset("short", f"{HOLDER}:1", 1)
@@ -231,14 +217,14 @@ def test_a_long_name_pads_no_other_line(own: Server, run: Callable[..., Result])
     assert long.startswith("x" * 300 + "  lock")
 
 
-def test_unlock_asks_only_on_a_terminal(holder: Redisson, run: Callable[..., Result]) -> None:
+def test_unlock_asks_only_on_a_terminal(holder, run):
     holder.get_lock("x").lock()
     assert run("unlock", "x").exit_code == 2
     assert run("unlock", "x", "--json").exit_code == 2
     assert holder.get_lock("x").is_locked()
 
 
-def test_unlock(holder: Redisson, run: Callable[..., Result]) -> None:
+def test_unlock(holder, run):
     holder.get_lock("x").lock()
     refused = run("unlock", "x", "--yes", "--holder", HOLDER, "--json")
     assert refused.exit_code == 4
@@ -252,13 +238,13 @@ def test_unlock(holder: Redisson, run: Callable[..., Result]) -> None:
 
 
 @pytest.fixture
-def ask_to_unlock(holder: Redisson, own: Server, started: Programs) -> Iterator[Callable[..., Program]]:
+def ask_to_unlock(holder: Redisson, own: Server, command_line: Programs) -> Iterator[Callable[..., Program]]:
     """``ask_to_unlock(answer)``: ``unlock`` on a terminal, which answers once it was asked."""
     holder.get_lock("x").lock()
     with terminal() as screen:
 
         def ask(answer: str, *, before: Callable[[], object] = lambda: None, shows: str = "") -> Program:
-            program = started.pyredisson("unlock", "x", url=own.url, terminal=screen.theirs)
+            program = command_line.pyredisson("unlock", "x", url=own.url, terminal=screen.theirs)
             screen.shows("x is held by web@")
             screen.shows(r"\[y/N\]")
             before()
@@ -270,15 +256,15 @@ def ask_to_unlock(holder: Redisson, own: Server, started: Programs) -> Iterator[
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1)])
-def test_unlock_asks(holder: Redisson, ask_to_unlock: Callable[..., Program], answer: str, code: int) -> None:
+def test_unlock_asks(holder, ask_to_unlock, answer, code):
     assert ask_to_unlock(answer).exit_code() == code
     assert holder.get_lock("x").is_locked() is bool(code)
 
 
-def test_unlock_frees_only_what_it_has_shown(own: Server, ask_to_unlock: Callable[..., Program]) -> None:
+def test_unlock_frees_only_what_it_has_shown(own, ask_to_unlock):
     with own.client() as direct:
 
-        def hand_over() -> None:
+        def hand_over():
             direct.delete("x")
             direct.hset("x", f"{HOLDER}:1", 1)
 
@@ -286,13 +272,13 @@ def test_unlock_frees_only_what_it_has_shown(own: Server, ask_to_unlock: Callabl
         assert direct.hexists("x", f"{HOLDER}:1")
 
 
-def test_what_may_be_no_lock_is_asked_about_with_force_only(own: Server, started: Programs) -> None:
+def test_what_may_be_no_lock_is_asked_about_with_force_only(own, command_line):
     with own.client() as direct, terminal() as screen:
         direct.set("theme", "dark")
-        refused = started.pyredisson("unlock", "theme", url=own.url, terminal=screen.theirs)
+        refused = command_line.pyredisson("unlock", "theme", url=own.url, terminal=screen.theirs)
         screen.shows("nothing was changed; --force deletes it")
         assert refused.exit_code() == 3
-        forced = started.pyredisson("unlock", "theme", "--force", url=own.url, terminal=screen.theirs)
+        forced = command_line.pyredisson("unlock", "theme", "--force", url=own.url, terminal=screen.theirs)
         screen.shows("To free it deletes it")
         screen.shows(r"\[y/N\]")
         assert direct.get("theme") == b"dark"
@@ -301,7 +287,7 @@ def test_what_may_be_no_lock_is_asked_about_with_force_only(own: Server, started
         assert not direct.exists("theme")
 
 
-def test_names_cannot_control_the_terminal(own: Server, run: Callable[..., Result]) -> None:
+def test_names_cannot_control_the_terminal(own, run):
     with own.client() as direct:
         direct.hset("\x1b[2J\x07evil [red]\n", f"{HOLDER}:1", 1)
         entry = {"holds": [{"kind": "lock", "name": "y", "id": 1, "ms": 1, "reason": "\x1b[2J"}], "ttl_ms": 60_000}
@@ -319,7 +305,7 @@ def test_names_cannot_control_the_terminal(own: Server, run: Callable[..., Resul
 # ---- why and leaks ---------------------------------------------------------------------------------------------------
 
 
-def test_a_deadlock_and_waits_that_may_have_ended(own: Server, run: Callable[..., Result]) -> None:
+def test_a_deadlock_and_waits_that_may_have_ended(own, run):
     """That it is found among real clients: ``tests/real_servers/test_inspecting_clients.py``."""
     other = HOLDER.replace("8", "9")
     with own.client() as direct, direct.pubsub() as waiters:
@@ -338,7 +324,7 @@ def test_a_deadlock_and_waits_that_may_have_ended(own: Server, run: Callable[...
         until(lambda: "look again" not in run("why").stdout)
 
 
-def test_leaks(own: Server, run: Callable[..., Result]) -> None:
+def test_leaks(own, run):
     with own.client() as direct:
         direct.hset("for good", f"{HOLDER}:7", 1)
         direct.hset("for a while", f"{HOLDER}:7", 1)
@@ -365,7 +351,7 @@ def test_leaks(own: Server, run: Callable[..., Result]) -> None:
     assert "unlock" not in leak["advice"], "no deletion is offered of what may be data"
 
 
-def test_strings_that_may_be_locks(own: Server, run: Callable[..., Result]) -> None:
+def test_strings_that_may_be_locks(own, run):
     with own.client() as direct:
         direct.set("redsync", "cP3pmRS0XkbX7aPT9TVjHQ==", px=60_000)
         direct.set("cfg:theme", "dark")
@@ -394,9 +380,7 @@ def test_strings_that_may_be_locks(own: Server, run: Callable[..., Result]) -> N
         assert not direct.exists("cfg:theme")
 
 
-def test_clients_that_ask_again_by_themselves_are_not_counted(
-    holder: Redisson, own: Server, run: Callable[..., Result]
-) -> None:
+def test_clients_that_ask_again_by_themselves_are_not_counted(holder, own, run):
     holder.get_spin_lock("spinning").lock()
     with Inspector(own.url) as inspector:
         until(lambda: getattr(inspector.lock("spinning"), "kind", None) == "spin_lock", within=20)
@@ -404,7 +388,7 @@ def test_clients_that_ask_again_by_themselves_are_not_counted(
     assert run("unlock", "spinning", "--yes").stdout == f"freed spinning; {said}\n"
 
 
-def test_strings_of_a_cache_are_not_listed(own: Server, run: Callable[..., Result], started: Programs) -> None:
+def test_strings_of_a_cache_are_not_listed(own, run, command_line):
     with own.client() as direct, direct.pipeline(transaction=False) as pipeline:
         pipeline.set("redsync", "cP3pmRS0XkbX7aPT9TVjHQ==", ex=600)
         pipeline.set("job-lock:default:report", "ADDED:2026-09-21T10:13:20.500Z@worker-3", ex=600)
@@ -412,7 +396,7 @@ def test_strings_of_a_cache_are_not_listed(own: Server, run: Callable[..., Resul
         for number in range(1001):
             pipeline.set(f"cache:{number}", f"value {number}", ex=600)
         pipeline.execute()
-    listing = started.pyredisson("ls", url=own.url)
+    listing = command_line.pyredisson("ls", url=own.url)
     assert listing.exit_code() == 0
     assert listing.stdout.count("token") == 3
     assert "cache:" not in listing.stdout
@@ -431,15 +415,13 @@ client.get_fair_lock("queue").lock()
 """
 
 
-def test_a_holder_that_was_killed_is_found_while_other_clients_are_connected(
-    holder: Redisson, own: Server, run: Callable[..., Result], started: Programs
-) -> None:
+def test_a_holder_that_was_killed_is_found_while_other_clients_are_connected(holder, own, run, command_line):
     holder.get_fair_lock("queue").lock()
     with own.client() as direct:  # It could be the killed one's, for all that the server knows.
         direct.ping()
-        doomed = started.start(sys.executable, "-c", DOOMED, own.url)
+        doomed = command_line.start(sys.executable, "-c", DOOMED, own.url)
 
-        def has_reported() -> bool:
+        def has_reported():
             with Inspector(own.url) as inspector:
                 [who] = holders if (holders := getattr(inspector.lock("x"), "holders", ())) else [None]
                 return bool(who and who.since and getattr(inspector.lock("queue"), "waiters", ()))
@@ -461,7 +443,7 @@ def test_a_holder_that_was_killed_is_found_while_other_clients_are_connected(
 
 
 @pytest.mark.parametrize("command", ["show x", "why x"])
-def test_stacks_are_printed_in_lines(own: Server, run: Callable[..., Result], command: str) -> None:
+def test_stacks_are_printed_in_lines(own, run, command):
     stack = ['  File "/srv/shop.py", line 12, in order\n    lock.lock()', '  File "/srv/shop.py", line 7, in pay']
     with own.client() as direct:
         direct.hset("x", f"{HOLDER}:1", 1)
@@ -479,7 +461,7 @@ def test_stacks_are_printed_in_lines(own: Server, run: Callable[..., Result], co
 # ---- lock ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_lock_held_by_hand(holder: Redisson, own: Server, run: Callable[..., Result], started: Programs) -> None:
+def test_a_lock_held_by_hand(holder, own, run, command_line):
     said = report(run("lock", "x", "--for", "10m", "--reason", "INC-42", "--json"))
     with own.client() as direct:
         assert 590_000 < direct.pttl("x") <= 600_000
@@ -489,12 +471,12 @@ def test_a_lock_held_by_hand(holder: Redisson, own: Server, run: Callable[..., R
     assert "by hand: INC-42" in run("ls").stdout
     assert run("leaks").exit_code == 0
     assert holder.get_lock("x").try_lock() is False
-    refused = started.pyredisson("lock", "x", "--for", "1m", "--reason", "too", url=own.url)
+    refused = command_line.pyredisson("lock", "x", "--for", "1m", "--reason", "too", url=own.url)
     assert refused.exit_code() == 75
     assert "x is held by" in refused.stderr
     assert "by hand: INC-42" in refused.stderr
     assert "unless it is renewed" not in refused.stderr
-    started_too_soon = started.pyredisson("run", "x", "--wait", "0", "true", url=own.url)
+    started_too_soon = command_line.pyredisson("run", "x", "--wait", "0", "true", url=own.url)
     assert started_too_soon.exit_code() == 75
     assert "by hand: INC-42" in started_too_soon.stderr
     assert "unless it is renewed" not in started_too_soon.stderr
@@ -503,9 +485,9 @@ def test_a_lock_held_by_hand(holder: Redisson, own: Server, run: Callable[..., R
         assert direct.keys("*") == []
 
 
-def test_a_lock_by_hand_that_is_interrupted(holder: Redisson, own: Server, started: Programs) -> None:
+def test_a_lock_by_hand_that_is_interrupted(holder, own, command_line):
     holder.get_lock("x").lock()
-    program = started.pyredisson("lock", "x", "--for", "10m", "--wait", "1m", "--reason", "y", url=own.url)
+    program = command_line.pyredisson("lock", "x", "--for", "10m", "--wait", "1m", "--reason", "y", url=own.url)
     with own.client() as direct:
         until(lambda: any(b"redisson_lock__channel" in each for each in direct.pubsub_channels()), within=20)
         program.send(signal.SIGINT)
@@ -514,7 +496,7 @@ def test_a_lock_by_hand_that_is_interrupted(holder: Redisson, own: Server, start
         assert not direct.exists("x")
 
 
-def test_a_name_that_cannot_be_locked(own: Server, run: Callable[..., Result]) -> None:
+def test_a_name_that_cannot_be_locked(own, run):
     with own.client() as direct:
         direct.set("a string", "x")
     for name in ("", "a string", "x" * 70_000):
@@ -522,12 +504,12 @@ def test_a_name_that_cannot_be_locked(own: Server, run: Callable[..., Result]) -
 
 
 @pytest.mark.parametrize("reason", ["", " "])
-def test_a_lock_by_hand_has_a_reason(own: Server, run: Callable[..., Result], reason: str) -> None:
+def test_a_lock_by_hand_has_a_reason(own, run, reason):
     assert run("lock", "x", "--for", "1m", "--reason", reason).exit_code == 2
     assert own.info("keyspace") == {}
 
 
-def test_a_server_that_refuses(own: Server, holder: Redisson, run: Callable[..., Result]) -> None:
+def test_a_server_that_refuses(own, holder, run):
     holder.get_lock("x").lock()
     with own.client() as direct:
         direct.execute_command("ACL", "SETUSER", "ann", "on", ">sesame", "~*", "&*", "+@all", "-eval")

@@ -17,7 +17,6 @@ from click.testing import CliRunner, Result
 
 from pyredisson._tools.cli import cli
 from pyredisson.inspection import Inspector
-from tests.clusters import RunningCluster
 from tests.servers import Server
 from tests.waiting import until
 
@@ -25,11 +24,6 @@ ROOT = Path(__file__).parents[2]
 UUID_4 = "73ca62a9-3f15-4c73-89b6-8dad464ba84b"
 SIGNALLED = "QWxhZGRpbjpvcGVuIHNlc2Ft"  # as python-redis-lock stores it
 RAW = bytes(range(200, 224))  # as rueidislock does
-
-
-@pytest.fixture
-def own(fresh_server: Callable[..., Server]) -> Server:
-    return fresh_server()
 
 
 @pytest.fixture
@@ -44,7 +38,7 @@ def listed(run: Callable[..., Result], *arguments: str) -> dict[str, Any]:
     return {each["name"]: each for each in json.loads(run("ls", "--json", *arguments).stdout)["locks"]}
 
 
-def test_a_lock_without_an_expiry_of_a_known_library_is_a_leak(own: Server, run: Callable[..., Result]) -> None:
+def test_a_lock_without_an_expiry_of_a_known_library_is_a_leak(own, run):
     with own.client() as direct:
         direct.set("lock:report", SIGNALLED)
     assert [*listed(run)] == ["lock:report"]
@@ -53,7 +47,7 @@ def test_a_lock_without_an_expiry_of_a_known_library_is_a_leak(own: Server, run:
     assert leak["advice"].startswith("pyredisson unlock lock:report --holder ")
 
 
-def test_shedlock_says_who_holds_it(own: Server, run: Callable[..., Result]) -> None:
+def test_shedlock_says_who_holds_it(own, run):
     with own.client() as direct:
         direct.set("job-lock:default:report", f"ADDED:2026-09-21T10:13:20.500Z@worker-3:{UUID_4}", px=60_000)
         direct.set("a long value", "x" * 100, px=60_000)
@@ -65,11 +59,11 @@ def test_shedlock_says_who_holds_it(own: Server, run: Callable[..., Result]) -> 
     )
 
 
-def test_a_waiter_for_a_signal_is_woken(own: Server, run: Callable[..., Result]) -> None:
+def test_a_waiter_for_a_signal_is_woken(own, run):
     with own.client() as direct, own.client() as other:
         for value, options in ((SIGNALLED, ["--yes"]), ("chosen by a program", ["--yes", "--force"])):
             direct.set("lock:report", value)
-            taken: list[Any] = []
+            taken = []
             waiter = threading.Thread(target=lambda taken=taken: taken.append(other.blpop(["lock-signal:report"], 30)))
             waiter.start()
             until(lambda: direct.info("clients")["blocked_clients"] == 1)
@@ -80,9 +74,7 @@ def test_a_waiter_for_a_signal_is_woken(own: Server, run: Callable[..., Result])
             assert not direct.keys()
 
 
-def test_a_signal_that_no_one_waits_for_ends_soon_and_other_data_is_kept(
-    own: Server, run: Callable[..., Result]
-) -> None:
+def test_a_signal_that_no_one_waits_for_ends_soon_and_other_data_is_kept(own, run):
     with own.client() as direct:
         direct.set("lock:report", SIGNALLED)
         freed = run("unlock", "lock:report", "--yes").stdout
@@ -97,7 +89,7 @@ def test_a_signal_that_no_one_waits_for_ends_soon_and_other_data_is_kept(
 
 
 @pytest.mark.parametrize("channel", ["a:registry-channel", "a:registry-channel:a:registry:orders"])
-def test_a_registry_of_spring_is_notified(own: Server, run: Callable[..., Result], channel: str) -> None:
+def test_a_registry_of_spring_is_notified(own, run, channel):
     with own.client() as direct, direct.pubsub() as messages:
         messages.subscribe(channel)
         messages.get_message(timeout=5)
@@ -109,7 +101,7 @@ def test_a_registry_of_spring_is_notified(own: Server, run: Callable[..., Result
         assert message["data"] == b"a:registry:orders"
 
 
-def test_three_keys_of_rueidislock_are_one_lock(own: Server, run: Callable[..., Result]) -> None:
+def test_three_keys_of_rueidislock_are_one_lock(own, run):
     keys = [f"rueidislock:{number}:orders" for number in range(3)]
     with own.client() as direct:
         for key in keys:
@@ -128,7 +120,7 @@ def test_three_keys_of_rueidislock_are_one_lock(own: Server, run: Callable[..., 
         assert direct.keys() == [keys[0].encode()]
 
 
-def test_keys_on_several_nodes_of_a_cluster_are_one_lock(cluster: RunningCluster, unique_name: str) -> None:
+def test_keys_on_several_nodes_of_a_cluster_are_one_lock(cluster, unique_name):
     name = f"orders-{unique_name}"
     keys = [f"rueidislock:{number}:{name}" for number in range(3)]
     with Inspector(cluster.url) as inspector:
@@ -141,12 +133,12 @@ def test_keys_on_several_nodes_of_a_cluster_are_one_lock(cluster: RunningCluster
     assert {each for each in cluster.all_keys() if name in each} <= {f"lock-signal:{name}"}, "which ends soon"
 
 
-def test_the_page_shows_what_the_tests_check() -> None:
+def test_the_page_shows_what_the_tests_check():
     made = runpy.run_path(str(ROOT / "docs" / "libraries.py"))
     assert made["FILE"].read_text(encoding="utf-8") == made["page"](), "run python docs/libraries.py"
 
 
-def test_what_its_waiters_do_is_said_of_each_kind(own: Server, run: Callable[..., Result]) -> None:
+def test_what_its_waiters_do_is_said_of_each_kind(own, run):
     with own.client() as direct:
         for name, value, said in (
             ("mutex:orders", UUID_4, "those of redis-semaphore ask again every 0.01 s"),
@@ -161,9 +153,7 @@ def test_what_its_waiters_do_is_said_of_each_kind(own: Server, run: Callable[...
 
 
 @pytest.mark.parametrize("arguments", [(), ("semaphore:orders",), ("*orders",)])
-def test_a_semaphore_that_is_a_sorted_set_is_listed(
-    own: Server, run: Callable[..., Result], arguments: tuple[str, ...]
-) -> None:
+def test_a_semaphore_that_is_a_sorted_set_is_listed(own, run, arguments):
     with own.client() as direct:
         direct.zadd("semaphore:orders", {UUID_4: 1.0, f"{UUID_4}_1": 2.0})
         direct.zadd("board:orders", {"bob": 1.0})

@@ -17,11 +17,6 @@ from tests.servers import HOST, NOBODYS_PORT, Server
 
 
 @pytest.fixture
-def own(fresh_server: Callable[..., Server]) -> Server:
-    return fresh_server()
-
-
-@pytest.fixture
 def client(own: Server) -> Iterator[Redisson]:
     with Redisson.from_url(own.url, config=Config(presence=False)) as client:
         yield client
@@ -30,7 +25,7 @@ def client(own: Server) -> Iterator[Redisson]:
 @pytest.fixture
 def run(own: Server, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """``run("seats", "--set", "5")``: the command, on the test's own server."""
-    monkeypatch.setattr("pyredisson._tools.permits.say", partial(click.echo, err=True))  # Else to the file descriptor.
+    monkeypatch.setattr("pyredisson._tools.by_hand.say", partial(click.echo, err=True))  # Else to the file descriptor.
 
     def call(*arguments: str, url: str = own.url) -> Result:
         return CliRunner().invoke(cli, ["permits", *arguments], env={"PYREDISSON_URL": url})
@@ -45,7 +40,7 @@ def report(result: Result) -> dict[str, Any]:
     return shown
 
 
-def test_permits_of_a_holder_that_is_gone_are_freed(client: Redisson, run: Callable[..., Result]) -> None:
+def test_permits_of_a_holder_that_is_gone_are_freed(client, run):
     semaphore = client.get_semaphore("seats", permits=3)
     assert semaphore.try_acquire(2)
     assert run("seats", "--free", "1").stdout == "seats: 3 permits, 2 free, 1 taken\n"
@@ -59,7 +54,7 @@ def test_permits_of_a_holder_that_is_gone_are_freed(client: Redisson, run: Calla
 
 
 @pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore"])
-def test_permits_are_shown_and_set(client: Redisson, run: Callable[..., Result], kind: str) -> None:
+def test_permits_are_shown_and_set(client, run, kind):
     semaphore = getattr(client, f"get_{kind}")("seats", permits=3)
     assert semaphore.acquire()
     assert run("seats").stdout == "seats: 3 permits, 2 free, 1 taken\n"
@@ -71,7 +66,7 @@ def test_permits_are_shown_and_set(client: Redisson, run: Callable[..., Result],
     assert shown == {"name": "seats", "kind": kind, "total": 0, "free": -1, "taken": 1}
 
 
-def test_a_permit_that_has_expired_is_free(client: Redisson, own: Server, run: Callable[..., Result]) -> None:
+def test_a_permit_that_has_expired_is_free(client, own, run):
     semaphore = client.get_permit_expirable_semaphore("seats", permits=3)
     assert semaphore.acquire()
     with own.client() as direct:
@@ -80,7 +75,7 @@ def test_a_permit_that_has_expired_is_free(client: Redisson, own: Server, run: C
     assert run("seats", "--set", "4").stdout == "seats: 4 permits, 4 free, 0 taken\n"
 
 
-def test_what_redisson_has_set_is_not_guessed(own: Server, client: Redisson, run: Callable[..., Result]) -> None:
+def test_what_redisson_has_set_is_not_guessed(own, client, run):
     with own.client() as direct:
         direct.set("seats", 2)
     assert run("seats").stdout == "seats: 2 free; how many there are in all is not recorded\n"
@@ -98,7 +93,7 @@ def test_what_redisson_has_set_is_not_guessed(own: Server, client: Redisson, run
     assert client.get_permit_expirable_semaphore("seats").get_permits() == 5
 
 
-def test_one_that_does_not_exist(client: Redisson, run: Callable[..., Result]) -> None:
+def test_one_that_does_not_exist(client, run):
     for arguments in ([], ["--set", "5"]):
         result = run("seats", *arguments)
         assert (result.exit_code, result.stdout) == (3, "")
@@ -109,7 +104,7 @@ def test_one_that_does_not_exist(client: Redisson, run: Callable[..., Result]) -
     assert client.get_semaphore("seats").available_permits() == 5
 
 
-def test_something_else(client: Redisson, own: Server, run: Callable[..., Result]) -> None:
+def test_something_else(client, own, run):
     client.get_lock("orders").lock()
     with own.client() as direct:
         direct.rpush("list", 1)
@@ -120,14 +115,14 @@ def test_something_else(client: Redisson, own: Server, run: Callable[..., Result
             assert text in result.stderr
 
 
-def test_bad_usage_and_no_server(run: Callable[..., Result]) -> None:
+def test_bad_usage_and_no_server(run):
     assert run("seats", "--set", "-1").exit_code == 2
     assert run("seats", "--kind", "semaphore").exit_code == 2
     assert run("seats", "--set", "5", "--kind", "lock").exit_code == 2
     assert run("seats", url=f"redis://{HOST}:{NOBODYS_PORT}").exit_code == 69
 
 
-def test_a_prefix(client: Redisson, own: Server, run: Callable[..., Result]) -> None:
+def test_a_prefix(client, own, run):
     with Redisson.from_url(own.url, config=Config(prefix="shop:")) as other:
         assert other.get_semaphore("seats", permits=3).acquire()
         assert run("seats", "--prefix", "shop:", "--set", "4").stdout == "seats: 4 permits, 3 free, 1 taken\n"

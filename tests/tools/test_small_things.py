@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 
 import pytest
 
@@ -15,15 +14,10 @@ from pyredisson import Config, Redisson
 from pyredisson._tools.tables import free_command, unlock_command
 from pyredisson.inspection import Inspector, LockView, Who
 from tests.proxy import Proxy
-from tests.servers import HOST, Server
+from tests.servers import HOST
 from tests.waiting import until
 
 COMMAND = [sys.executable, "-m", "pyredisson"]
-
-
-@pytest.fixture
-def own(fresh_server: Callable[..., Server]) -> Server:
-    return fresh_server()
 
 
 def shell(line: str, url: str) -> subprocess.CompletedProcess[str]:
@@ -33,7 +27,7 @@ def shell(line: str, url: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("command", ["ls", "leaks", "why", "clients", "ls --json", "metrics --once"])
-def test_a_reader_that_has_enough_is_no_failure(own: Server, command: str) -> None:
+def test_a_reader_that_has_enough_is_no_failure(own, command):
     with Redisson.from_url(own.url, config=Config(presence=False)) as client, own.client() as direct:
         for number in range(3000):
             direct.hset(f"lock:{number}", f"{client.id}:1", 1)
@@ -41,12 +35,12 @@ def test_a_reader_that_has_enough_is_no_failure(own: Server, command: str) -> No
     assert (done.returncode, done.stderr.count("Traceback")) == (0, 0), done.stderr
 
 
-def test_metrics_without_stdout(own: Server) -> None:
+def test_metrics_without_stdout(own):
     done = shell("pyredisson metrics --once >&-", own.url)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_what_is_run_knows_the_server_and_no_password(own: Server) -> None:
+def test_what_is_run_knows_the_server_and_no_password(own):
     with own.client() as direct:
         direct.execute_command("ACL", "SETUSER", "ann", "on", ">sesame", "~*", "&*", "+@all")
     done = shell("pyredisson run x env", own.url.replace("://", "://ann:sesame@"))
@@ -56,7 +50,7 @@ def test_what_is_run_knows_the_server_and_no_password(own: Server) -> None:
     assert "sesame" not in done.stdout
 
 
-def test_a_password_without_a_colon_is_masked(own: Server) -> None:
+def test_a_password_without_a_colon_is_masked(own):
     for url in (f"redis://hunter2@{HOST}:{own.port}", f"redis+cluster://hunter2@{HOST}:{own.port}"):
         with Inspector(url) as inspector:
             assert "hunter2" not in inspector.url
@@ -75,19 +69,19 @@ def test_a_password_without_a_colon_is_masked(own: Server) -> None:
         ("redis+sentinel://x:1", "service"),
     ],
 )
-def test_the_reason_why_a_url_is_not_valid(command: str, url: str, reason: str) -> None:
+def test_the_reason_why_a_url_is_not_valid(command, url, reason):
     done = shell(f"pyredisson {command}", url)
     assert done.returncode == 2
     assert reason in " ".join(done.stderr.split()), done.stderr
 
 
-def test_several_urls_are_too_many_for_one_server() -> None:
+def test_several_urls_are_too_many_for_one_server():
     done = shell("pyredisson ls", "redis://one redis://two")
     assert done.returncode == 2
     assert "one server, not of 2" in " ".join(done.stderr.split())
 
 
-def test_printed_commands_of_names_with_dashes(own: Server) -> None:
+def test_printed_commands_of_names_with_dashes(own):
     view = LockView("-dash x", "lock", "node", holders=(Who(client_id="8743c9c0"),))
     assert free_command(view) == "pyredisson unlock --holder 8743c9c0 -- '-dash x'"
     assert unlock_command("x", "8743") == "pyredisson unlock x --holder 8743"
@@ -97,7 +91,7 @@ def test_printed_commands_of_names_with_dashes(own: Server) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_run_says_why_a_lock_was_lost(own: Server) -> None:
+def test_run_says_why_a_lock_was_lost(own):
     environment = {**os.environ, "PYREDISSON_URL": own.url}
     program = subprocess.Popen(
         [*COMMAND, "run", "x", "--watchdog", "1s", "sleep", "30"], env=environment, stderr=subprocess.PIPE, text=True
@@ -111,14 +105,14 @@ def test_run_says_why_a_lock_was_lost(own: Server) -> None:
     assert "no longer exists" in said
 
 
-def test_run_waits_for_a_server_that_is_restarted(own: Server) -> None:
+def test_run_waits_for_a_server_that_is_restarted(own):
     own.kill()
     threading.Timer(3, own.restart).start()
     done = shell("pyredisson run x --wait 40s true", own.url)
     assert done.returncode == 0, done.stderr
 
 
-def test_why_says_that_a_server_has_lost_what_it_had(own: Server) -> None:
+def test_why_says_that_a_server_has_lost_what_it_had(own):
     done = shell("pyredisson why x", own.url)
     assert (done.returncode, done.stdout.count("was started")) == (3, 1), done
     done = shell("pyredisson why x --json", own.url)
@@ -129,7 +123,7 @@ def test_why_says_that_a_server_has_lost_what_it_had(own: Server) -> None:
     assert "was started" not in done.stdout
 
 
-def test_what_to_do_about_an_address_that_does_not_fit(own: Server) -> None:
+def test_what_to_do_about_an_address_that_does_not_fit(own):
     with Proxy(own.port) as proxy:
         proxy.refuse_request("HELLO", "ERR unknown command 'HELLO', with args beginning with: '3'")
         done = shell("pyredisson ls", proxy.url)

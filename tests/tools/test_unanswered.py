@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import redis.exceptions as rx
@@ -20,8 +20,7 @@ from pyredisson._tools.cli import cli
 from pyredisson._tools.exporter import Exporter, Scanner, write_once
 from pyredisson._tools.watch import Watch
 from pyredisson.inspection import Inspector, Snapshot
-from pyredisson.inspection.inspector import Keep, glance_at
-from tests.clusters import RunningCluster
+from pyredisson.inspection.inspector import glance_at
 from tests.servers import HOST, Server
 from tests.waiting import until
 
@@ -37,11 +36,6 @@ NEEDED = {
 }
 OTHERS = ["+hstrlen", "+memory|usage", "+type", "+exists", "+llen", "+zcount", "+zcard", "+lrange", "+zscore", "+hget"]
 MORE = ["+client|list", "+client|setname", "+pubsub", "+select", "+info", "+dbsize", "+ping"]
-
-
-@pytest.fixture
-def own(fresh_server: Callable[..., Server]) -> Server:
-    return fresh_server()
 
 
 @pytest.fixture
@@ -84,9 +78,7 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> C
 
 
 @pytest.mark.parametrize("command", ["hlen", "hscan", "pttl", "time"])
-def test_a_lock_that_may_not_be_read_is_refused_by_all_commands(
-    own: Server, held: Redisson, command: str, run: Callable[..., Outcome]
-) -> None:
+def test_a_lock_that_may_not_be_read_is_refused_by_all_commands(own, held, command, run):
     url = user_without(own, NEEDED[command])
     for line in ("ls", "leaks", "why", "show orders", "why orders", "unlock orders --yes", "permits orders"):
         result = run(url, *line.split())
@@ -109,9 +101,7 @@ def test_a_lock_that_may_not_be_read_is_refused_by_all_commands(
 
 
 @pytest.mark.parametrize("command", ["scan", "strlen"])
-def test_a_search_that_is_refused_finds_no_total(
-    own: Server, held: Redisson, command: str, run: Callable[..., Outcome]
-) -> None:
+def test_a_search_that_is_refused_finds_no_total(own, held, command, run):
     with own.client() as direct:
         direct.set("a string", "x" * 20)
     url = user_without(own, NEEDED[command])
@@ -122,7 +112,7 @@ def test_a_search_that_is_refused_finds_no_total(
     assert run(url, "show", "orders").exit_code == 0
 
 
-def test_waiters_that_may_not_be_counted_are_not_none(own: Server, held: Redisson, run: Callable[..., Outcome]) -> None:
+def test_waiters_that_may_not_be_counted_are_not_none(own, held, run):
     url = user_without(own, "+pubsub")
     listed = run(url, "ls")
     assert listed.exit_code == 77
@@ -138,9 +128,7 @@ def test_waiters_that_may_not_be_counted_are_not_none(own: Server, held: Redisso
             inspector.wait_graph()
 
 
-def test_clients_that_may_not_be_listed_are_not_gone_and_not_connected(
-    own: Server, held: Redisson, run: Callable[..., Outcome]
-) -> None:
+def test_clients_that_may_not_be_listed_are_not_gone_and_not_connected(own, held, run):
     url = user_without(own, "+client|list")
     leaks = run(url, "leaks")
     assert (leaks.exit_code, "no leaks" in leaks.output) == (77, False)
@@ -150,9 +138,7 @@ def test_clients_that_may_not_be_listed_are_not_gone_and_not_connected(
     assert run(url, "ls").exit_code == 0  # Who holds the locks is known.
 
 
-def test_keys_of_others_that_may_not_be_read_are_counted(
-    own: Server, held: Redisson, run: Callable[..., Outcome]
-) -> None:
+def test_keys_of_others_that_may_not_be_read_are_counted(own, held, run):
     with own.client() as direct:
         for number in range(700):
             direct.hset(f"others:{number}", "a", "b")
@@ -166,7 +152,7 @@ def test_keys_of_others_that_may_not_be_read_are_counted(
 
 
 @pytest.mark.parametrize("command", ["ls", "show orders", "leaks", "unlock orders --yes", "watch orders", "top"])
-def test_a_wrong_password_is_no_outage(own: Server, command: str, run: Callable[..., Outcome]) -> None:
+def test_a_wrong_password_is_no_outage(own, command, run):
     with own.client() as direct:
         direct.config_set("requirepass", "s3cret")
     for url in (f"redis://:wrong@{HOST}:{own.port}/0", f"redis://{HOST}:{own.port}/0"):
@@ -176,9 +162,7 @@ def test_a_wrong_password_is_no_outage(own: Server, command: str, run: Callable[
 
 
 @pytest.mark.parametrize("command", ["run orders --wait 0 true", "lock orders --for 1s --reason x"])
-def test_a_lock_whose_holder_may_not_be_seen_is_held(
-    own: Server, held: Redisson, command: str, run: Callable[..., Outcome]
-) -> None:
+def test_a_lock_whose_holder_may_not_be_seen_is_held(own, held, command, run):
     with own.client() as direct:
         direct.execute_command("ACL", "SETUSER", "ann", "on", ">sesame", "~*", "&*", "+@all", "-hlen")
     done = subprocess.run(
@@ -193,7 +177,7 @@ def test_a_lock_whose_holder_may_not_be_seen_is_held(
     assert "hlen" in done.stderr
 
 
-def test_a_server_that_is_busy_is_there(own: Server, run: Callable[..., Outcome]) -> None:
+def test_a_server_that_is_busy_is_there(own, run):
     with own.busy():
         result = run(own.url, "ls")
     assert (result.exit_code, "cannot do this now" in result.stderr) == (69, True), result.output
@@ -203,9 +187,7 @@ def test_a_server_that_is_busy_is_there(own: Server, run: Callable[..., Outcome]
 # ---- clusters --------------------------------------------------------------------------------------------------------
 
 
-def test_a_master_that_does_not_answer_leaves_the_locks_of_the_others(
-    fresh_cluster: RunningCluster, run: Callable[..., Outcome]
-) -> None:
+def test_a_master_that_does_not_answer_leaves_the_locks_of_the_others(fresh_cluster, run):
     names = [f"hold{number}" for number in range(9)]
     with Redisson.from_url(fresh_cluster.url, config=Config(lock_watchdog_timeout=600, presence=False)) as client:
         for name in names:
@@ -228,7 +210,7 @@ def test_a_master_that_does_not_answer_leaves_the_locks_of_the_others(
         assert run(fresh_cluster.url, "clients").exit_code == 1
 
 
-def test_a_watch_is_no_waiter(cluster: RunningCluster, unique_name: str, run: Callable[..., Outcome]) -> None:
+def test_a_watch_is_no_waiter(cluster, unique_name, run):
     with ExitStack() as stack:
         client, other = (stack.enter_context(Redisson.from_url(cluster.url)) for _ in range(2))
         names = [unique_name, f"{{{unique_name}}}:braces"]
@@ -253,7 +235,7 @@ def test_a_watch_is_no_waiter(cluster: RunningCluster, unique_name: str, run: Ca
         waiter.join()
 
 
-def test_clients_that_wait_for_a_token_lock_are_not_known(own: Server, run: Callable[..., Outcome]) -> None:
+def test_clients_that_wait_for_a_token_lock_are_not_known(own, run):
     with own.client() as direct:
         direct.set("lock:report", "cP3pmRS0XkbX7aPT9TVjHQ==")
     refused = run(own.url, "unlock", "lock:report", "--yes")
@@ -268,7 +250,7 @@ def test_clients_that_wait_for_a_token_lock_are_not_known(own: Server, run: Call
     assert "no client is known to wait for it" in run(own.url, "unlock", "orders", "--yes").stdout
 
 
-def test_one_node_of_a_cluster_is_not_taken_for_all(fresh_cluster: RunningCluster, run: Callable[..., Outcome]) -> None:
+def test_one_node_of_a_cluster_is_not_taken_for_all(fresh_cluster, run):
     node = fresh_cluster.masters()[0]
     for line in ("ls", "leaks", "why", "clients", "show x", "unlock x --yes", "watch x", "top", "metrics --once"):
         result = run(node.url, *line.split())
@@ -287,11 +269,11 @@ def exported(scanner: Scanner) -> dict[str, float]:
     return {sample.name: sample.value for metric in registry.collect() for sample in metric.samples}
 
 
-def test_a_scan_that_has_not_ended_says_nothing_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scan_that_has_not_ended_says_nothing_of_the_server(monkeypatch):
     monkeypatch.setattr("pyredisson._tools.exporter.Scanner.latest.__defaults__", (0.01,))
     ended = threading.Event()
 
-    def scan(keep: Keep) -> Snapshot:
+    def scan(keep):
         ended.wait(10)
         return Snapshot(1.0)
 
@@ -301,7 +283,7 @@ def test_a_scan_that_has_not_ended_says_nothing_of_the_server(monkeypatch: pytes
     until(lambda: exported(scanner).get("pyredisson_up") == 1)
 
 
-def test_once_waits_for_its_scan(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_once_waits_for_its_scan(monkeypatch, capsys):
     monkeypatch.setattr("pyredisson._tools.exporter.Scanner.latest.__defaults__", (0.01,))
     threading.Timer(0.3, (ended := threading.Event()).set).start()
     scanner = Scanner(lambda _: (ended.wait(10), Snapshot(1.0))[1], 60.0)
@@ -309,8 +291,8 @@ def test_once_waits_for_its_scan(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert "pyredisson_up 1" in capsys.readouterr().out
 
 
-def test_what_the_exporter_may_not_see_has_no_sample(own: Server, held: Redisson) -> None:
-    def scraped(*missing: str) -> dict[str, Any]:
+def test_what_the_exporter_may_not_see_has_no_sample(own, held):
+    def scraped(*missing):
         with Inspector(user_without(own, *missing)) as inspector:
             return exported(Scanner(lambda keep: inspector.snapshot(keep=keep), 60.0))
 

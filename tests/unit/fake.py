@@ -211,7 +211,7 @@ class FakeRuntime:
                 answers.append(failure)
         return answers
 
-    async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
+    async def execute(self, command: tuple[str, ...], timeout: float) -> Reply:
         return await self.eval(command, timeout)
 
     def shield(self) -> AbstractContextManager[object]:

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -49,13 +48,11 @@ def interrupt() -> Iterator[Callable[[], None]]:
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_thread_whose_start_is_interrupted_begins_all_the_same(
-    interrupt: Callable[[], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_thread_whose_start_is_interrupted_begins_all_the_same(interrupt, monkeypatch):
     start, forgotten, begun = getattr(threading, STARTS), threading.Event(), threading.Event()
 
-    def interrupted(function: Any, *args: Any, **keywords: Any) -> Any:
-        def begin(*arguments: Any) -> None:
+    def interrupted(function, *args, **keywords):
+        def begin(*arguments):
             forgotten.wait(5.0)
             function(*arguments)
 
@@ -70,9 +67,7 @@ def test_a_thread_whose_start_is_interrupted_begins_all_the_same(
     assert begun.wait(5.0)
 
 
-def test_what_a_signal_handler_raises_while_a_thread_begins_comes_out(
-    interrupt: Callable[[], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_signal_handler_raises_while_a_thread_begins_comes_out(interrupt, monkeypatch):
     """``threading`` would lose it: interrupted at this point it raises "release unlocked lock" instead."""
 
     class InterruptedEvent(threading.Event):
@@ -97,8 +92,8 @@ def test_what_a_signal_handler_raises_while_a_thread_begins_comes_out(
 
 
 @pytest.mark.parametrize("refused", [f"threading.{STARTS}", "_thread.start_new_thread"])
-def test_a_caller_learns_that_there_can_be_no_more_threads(refused: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
+def test_a_caller_learns_that_there_can_be_no_more_threads(refused, monkeypatch):
+    def refuse(*_, **__):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(refused, refuse)
@@ -145,7 +140,7 @@ assert [os.waitpid(child, 0)[1] for child in children] == [0] * len(children)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 @pytest.mark.parametrize("begins", ["before", "after"])
-def test_a_signal_handler_that_forks_in_the_middle_of_a_start(begins: str) -> None:
+def test_a_signal_handler_that_forks_in_the_middle_of_a_start(begins):
     """The child would wait for a thread that it does not have; ``begins`` tells when it does in the parent."""
     output_of(FORKS, STARTS, begins)
 
@@ -176,15 +171,15 @@ assert os.waitpid(child, 0)[1] == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
-def test_a_fork_waits_for_a_start_that_is_under_way() -> None:
+def test_a_fork_waits_for_a_start_that_is_under_way():
     assert output_of(FORK_DURING_A_START) == "waited"
 
 
-def test_a_loop_goes_on_after_a_step_that_failed(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_loop_goes_on_after_a_step_that_failed(caplog):
     """A watchdog that ends with one error would end all leases of its client."""
-    steps: list[int] = []
+    steps = []
 
-    async def step() -> float:
+    async def step():
         steps.append(len(steps))
         loop.nudge()
         if len(steps) == 1:
@@ -192,7 +187,7 @@ def test_a_loop_goes_on_after_a_step_that_failed(caplog: pytest.LogCaptureFixtur
         loop.close()
         return 0.0
 
-    runtime: Any = SimpleNamespace(link=SimpleNamespace(reserve=lambda: None), unix_time=time.time)
+    runtime = SimpleNamespace(link=SimpleNamespace(reserve=lambda: None), unix_time=time.time)
     loop = ThreadLoop(step, "watchdog", runtime)
     loop.nudge()
     until(lambda: loop.worker is not None and not loop.worker.is_alive())

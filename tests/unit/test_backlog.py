@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from pyredisson._core import watchdog as backlog
+from pyredisson._core.deadline import RETRY
 from pyredisson._core.failures import Rejected, Unanswered, Unusable
-from pyredisson._core.hold import Hold
+from pyredisson._core.hold import SingleHold
 from pyredisson._core.ownership import Ownership
 from pyredisson._core.runtime import run
 from pyredisson._core.server import ServerState
-from pyredisson._core.watchdog import QUICK, RETRY, ROUND, UNANSWERED_AT_MOST, Backlog
+from pyredisson._core.watchdog import QUICK, ROUND, UNANSWERED_AT_MOST, Backlog
 from pyredisson.events import BackgroundFailed, Event, GivenBack
 from tests.unit.fake import FakeOwner, FakeRuntime
 
@@ -29,9 +29,9 @@ def settled_as_told(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def held_by(runtime: FakeRuntime, name: str) -> tuple[Ownership, Hold]:
+def held_by(runtime: FakeRuntime, name: str) -> tuple[Ownership, SingleHold]:
     """Return an ownership, and the one hold that it has."""
-    ownership, hold = Ownership((name, "client:1"), FakeOwner(), runtime), Hold(30_000, watchdog=True)  # type: ignore[arg-type]
+    ownership, hold = Ownership((name, "client:1"), FakeOwner(), runtime), SingleHold(30_000, watchdog=True)  # type: ignore[arg-type]
     assert ownership.granted(ownership.begin_acquire(hold).request_id, hold, runtime.now())
     return ownership, hold
 
@@ -63,7 +63,7 @@ class FakeClient:
             return
         self.runtime.pass_time(min(self.takes, budget))
         ownership.answered(ownership.take_over(since).request_id)
-        self.backlog.settle(ownership)  # As a client does for what is in doubt.
+        self.backlog.settle_later(ownership)  # As a client does for what is in doubt.
         raise trouble()
 
     def open(self, name: str) -> Ownership:
@@ -71,8 +71,8 @@ class FakeClient:
         ownership, hold = held_by(self.runtime, name)
         begun = ownership.begin_release(hold)
         ownership.answered(begun.request_id)
-        ownership.settle_until(self.runtime.now() + 3600)
-        assert self.backlog.settle(ownership)
+        ownership.keep_pending_until(self.runtime.now() + 3600)
+        assert self.backlog.settle_later(ownership)
         return ownership
 
     def round(self) -> list[str]:
@@ -84,7 +84,7 @@ class FakeClient:
 
 
 @pytest.mark.parametrize("error", [Unusable, Rejected, AssertionError, ValueError])
-def test_one_that_cannot_be_settled_keeps_none_of_the_others(error: Any) -> None:
+def test_one_that_cannot_be_settled_keeps_none_of_the_others(error):
     client = FakeClient()
     client.trouble["bad"] = lambda: error(AWAY)
     client.open("bad")
@@ -95,7 +95,7 @@ def test_one_that_cannot_be_settled_keeps_none_of_the_others(error: Any) -> None
     assert client.round() == ["bad"]
 
 
-def test_a_surprise_is_reported_once() -> None:
+def test_a_surprise_is_reported_once():
     client = FakeClient()
     client.trouble["bad"] = lambda: AssertionError("never")
     client.open("bad")
@@ -107,7 +107,7 @@ def test_a_surprise_is_reported_once() -> None:
     assert isinstance(event.error, AssertionError)
 
 
-def test_its_back_off_is_its_own_and_grows() -> None:
+def test_its_back_off_is_its_own_and_grows():
     client = FakeClient()
     client.trouble["bad"] = lambda: Unusable(AWAY)
     client.open("bad")
@@ -121,7 +121,7 @@ def test_its_back_off_is_its_own_and_grows() -> None:
     assert client.round() == ["good"]
 
 
-def test_a_server_that_is_away_is_asked_once_a_round() -> None:
+def test_a_server_that_is_away_is_asked_once_a_round():
     client = FakeClient()
     client.takes = 1.0
     for number in range(1000):
@@ -138,7 +138,7 @@ def test_a_server_that_is_away_is_asked_once_a_round() -> None:
     assert client.runtime.now() - began < 100 * (1.0 + RETRY.maximum)
 
 
-def test_rounds_without_an_answer_pause_longer_and_longer() -> None:
+def test_rounds_without_an_answer_pause_longer_and_longer():
     client = FakeClient()
     client.takes = 1.0
     for number in range(10):
@@ -155,7 +155,7 @@ def test_rounds_without_an_answer_pause_longer_and_longer() -> None:
     assert client.backlog.due() == pytest.approx(client.runtime.now() + RETRY.first)
 
 
-def test_on_a_cluster_those_of_other_nodes_come_first() -> None:
+def test_on_a_cluster_those_of_other_nodes_come_first():
     client = FakeClient(cluster=True)
     client.takes = 1.0
     for number in range(1000):
@@ -164,7 +164,7 @@ def test_on_a_cluster_those_of_other_nodes_come_first() -> None:
     for _ in range(1200):  # Each has failed once.
         client.round()
 
-    def in_the_middle_of_a_round() -> Exception:
+    def in_the_middle_of_a_round():
         client.trouble["away 7"] = lambda: Unanswered(AWAY)
         client.open("here")
         client.emit(GivenBack("here", "client:1"))
@@ -178,7 +178,7 @@ def test_on_a_cluster_those_of_other_nodes_come_first() -> None:
         assert client.runtime.now() - began < 1.0 + 2 * QUICK, "one attempt, and its own turn"
 
 
-def test_on_a_cluster_a_round_is_bounded() -> None:
+def test_on_a_cluster_a_round_is_bounded():
     client = FakeClient(cluster=True)
     for number in range(100):
         client.trouble[f"away {number}"] = lambda: Unanswered(AWAY)
@@ -190,7 +190,7 @@ def test_on_a_cluster_a_round_is_bounded() -> None:
     assert client.runtime.now() - began <= ROUND + 1.0 + RETRY.maximum
 
 
-def test_on_a_cluster_the_time_for_one_that_failed_is_short_as_a_rule() -> None:
+def test_on_a_cluster_the_time_for_one_that_failed_is_short_as_a_rule():
     client = FakeClient(cluster=True)
     client.trouble["away"] = lambda: Unanswered(AWAY)
     client.open("away")
@@ -199,29 +199,29 @@ def test_on_a_cluster_the_time_for_one_that_failed_is_short_as_a_rule() -> None:
     assert client.budgets == [1.0, QUICK, QUICK, QUICK, 1.0]
 
 
-def test_a_release_that_is_due_is_settled() -> None:
+def test_a_release_that_is_due_is_settled():
     client = FakeClient()
     ownership, hold = held_by(client.runtime, "orders")
     assert ownership.release_later(hold, block=True)
-    client.backlog.settle(ownership)
+    client.backlog.settle_later(ownership)
     assert client.round() == ["orders"]
     assert not client.backlog.ownerships
     assert client.backlog.due() == math.inf
 
 
-def test_each_work_entry_is_done_on_its_own() -> None:
+def test_each_work_entry_is_done_on_its_own():
     client = FakeClient()
-    done: list[str] = []
+    done = []
 
-    async def bad() -> None:
+    async def bad():
         done.append("bad")
         raise AssertionError("never")
 
-    async def refused() -> None:
+    async def refused():
         done.append("refused")
         raise Rejected(AWAY)
 
-    async def good() -> None:
+    async def good():
         done.append("good")
 
     until = client.runtime.now() + 10.0

@@ -6,7 +6,6 @@ import re
 import shutil
 import statistics
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +24,7 @@ def passes(*times_ms: tuple[float, float, float]) -> list[Pass]:
     return [Pass(*(int(time * MS) for time in times)) for times in times_ms]
 
 
-def test_a_lock_that_goes_to_and_fro() -> None:
+def test_a_lock_that_goes_to_and_fro():
     one, other = passes((0, 1, 11), (16, 22, 32)), passes((5, 12, 21.5), (27, 34, 44))
     assert hand_overs(one, other) == HandOvers([1 * MS, 2 * MS], 0)
     assert hand_overs(other, one) == HandOvers([MS // 2], 0)
@@ -36,17 +35,17 @@ def test_a_lock_that_goes_to_and_fro() -> None:
     [(9, 1), (10, 1), (10.5, 0), (12, 0)],
     ids=["long before", "just in time", "about to wait", "after the release"],
 )
-def test_only_who_waits_is_handed_the_lock(asked: float, found: int) -> None:
+def test_only_who_waits_is_handed_the_lock(asked, found):
     taken = hand_overs(passes((0, 1, 11)), passes((asked, 13, 20)))
     assert len(taken.waits_ns) == found
 
 
-def test_a_wait_counts_from_the_first_release_that_could_have_ended_it() -> None:
+def test_a_wait_counts_from_the_first_release_that_could_have_ended_it():
     giver, taker = passes((0, 1, 11), (11.1, 11.2, 21)), passes((5, 22, 30))
     assert hand_overs(giver, taker) == HandOvers([11 * MS], taken_back=1)
 
 
-def test_two_inside_are_an_error() -> None:
+def test_two_inside_are_an_error():
     with pytest.raises(RuntimeError, match="two were inside"):
         hand_overs(passes((0, 1, 11)), passes((5, 10.9, 20)))
 
@@ -56,7 +55,7 @@ def test_two_inside_are_an_error() -> None:
     [(19, 0, "ran changes 19 times, not 2 for each"), (20, 1, "left 1 keys behind")],
     ids=["a pair that was not done", "a key that was left"],
 )
-def test_only_work_that_the_server_confirms_counts(done: int, left: int, message: str) -> None:
+def test_only_work_that_the_server_confirms_counts(done, left, message):
     counted = Counted(in_all=10, pairs=8, spent=Spent(wall=2.0, cpu=1.0))
     assert proven("etcd", counted, 20, 0, proof="changes", times=2)["pairs/s"] == 4.0
     with pytest.raises(RuntimeError, match=message):
@@ -78,30 +77,30 @@ def figure(name: str = "one_thread", *, measured: float = 2.0) -> Figure:
 ABOUT = {"server": "Valkey 9", "python": "CPython 3", "redis-py": "8", "system": "Linux", "cores": 2}
 
 
-def test_a_figure_that_others_disturbed_is_not_shown(tmp_path: Path) -> None:
+def test_a_figure_that_others_disturbed_is_not_shown(tmp_path):
     disturbed = {who: [{**each, FOREIGN: CALM_CORES} for each in samples] for who, samples in figure().samples.items()}
     write(replace(figure(), samples=disturbed), ABOUT, tmp_path)
     assert plots.shown(tmp_path) == {}
     assert (plots.figures({}), plots.readme_table({})[:8]) == ("\n", "| median")
 
 
-def test_a_ratio_is_the_median_of_those_within_the_rounds() -> None:
+def test_a_ratio_is_the_median_of_those_within_the_rounds():
     rates = {"ours": [{"n": 3.0}, {"n": 8.0}, {"n": 5.0}], "other": [{"n": 1.0}, {"n": 2.0}, {"n": 5.0}]}
     comparison = plots.Comparison("n", "x", "ours", "other", "n", "other")
     assert plots.ratio(replace(figure(), samples=rates), comparison) == 3.0
 
 
-def test_each_figure_is_drawn() -> None:
+def test_each_figure_is_drawn():
     assert list(plots.FIGURES) == list(command_line.FIGURES)
 
 
-def test_each_figure_has_its_section() -> None:
+def test_each_figure_has_its_section():
     sections = [name for _, names in plots.SECTIONS for name in names]
     coordinators = [name for _, name, _ in plots.COMPARED_WITH_COORDINATORS]
     assert sorted([*sections, *coordinators, *plots.COMPARED_WITH_REDISSON]) == sorted(plots.FIGURES)
 
 
-def test_the_documentation_and_the_readme_show_the_results_that_are_here(tmp_path: Path) -> None:
+def test_the_documentation_and_the_readme_show_the_results_that_are_here(tmp_path):
     """Else: ``python -m benchmarks.plots``."""
     results, pieces, chart, readme = (tmp_path / name for name in ("results", "pieces", "chart.svg", "README.md"))
     shutil.copytree(plots.RESULTS, results)
@@ -115,10 +114,10 @@ def test_the_documentation_and_the_readme_show_the_results_that_are_here(tmp_pat
     assert {path.name: path.read_text() for path in plots.PIECES.iterdir()} == written
 
 
-def test_what_the_readme_says_of_better_peers_was_measured() -> None:
+def test_what_the_readme_says_of_better_peers_was_measured():
     results = {result.figure.name: result.figure for result in read(plots.RESULTS, plots.FIGURES)}
 
-    def median(name: str, who: str, quantity: str) -> float:
+    def median(name, who, quantity):
         return statistics.median(charts.values_of(results[name], quantity)[who])
 
     assert median("one_thread", "redis-py Lock", "bytes/pair") < median("one_thread", "pyredisson", "bytes/pair")
@@ -128,12 +127,12 @@ def test_what_the_readme_says_of_better_peers_was_measured() -> None:
     assert median("java_hand_over", "Redisson 4.7.0, 8", longest) < median("java_hand_over", "pyredisson, 8", longest)
 
 
-def test_the_profile_of_the_hot_path_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_profile_of_the_hot_path_runs(capsys):
     assert profile_hot_path.main(["--rounds", "1", "--pairs", "20"]) == 0
     assert "core: ownerships, deadlines, watchdog, events" in capsys.readouterr().out
 
 
-def test_the_page_includes_what_is_written() -> None:
+def test_the_page_includes_what_is_written():
     included = re.findall(r"\{include\} \.\./_generated/benchmarks/(\w+)\.md", PAGE.read_text())
     assert included == ["summary", "compared_with_coordinators", "compared_with_redisson", "figures"]
     written = {path.stem for path in plots.PIECES.iterdir()}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextvars
-from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyredisson._core import owners as call_chains
-from pyredisson._core.hold import Hold, HoldState
+from pyredisson._core.hold import HoldState, SingleHold
 from pyredisson._core.owners import FEW, CallChains
 from tests.unit.fake import FakeOwner
 
@@ -20,14 +19,14 @@ class Contexts:
     """Contexts, and for each the holds that have to be visible there."""
 
     def __init__(self) -> None:
-        self.each: list[tuple[contextvars.Context, set[Hold]]] = [(contextvars.Context(), set())]
+        self.each: list[tuple[contextvars.Context, set[SingleHold]]] = [(contextvars.Context(), set())]
         self.chains = [CallChains() for _ in range(LOCKS)]
         self.owners = [FakeOwner(number) for number in range(LOCKS)]
-        self.held: list[tuple[int, Hold]] = []
+        self.held: list[tuple[int, SingleHold]] = []
 
     def hold(self, at: int, lock: int) -> None:
         context, visible = self.each[at % len(self.each)]
-        hold = Hold(1000, watchdog=True)
+        hold = SingleHold(1000, watchdog=True)
         hold.state = HoldState.HELD
         context.run(self.chains[lock].enter, hold, self.owners[lock])
         visible.add(hold)
@@ -78,19 +77,19 @@ steps = st.lists(
 
 @settings(max_examples=200)
 @given(steps)
-def test_a_hold_is_visible_where_it_was_acquired_and_in_later_copies(steps: list[Any]) -> None:
+def test_a_hold_is_visible_where_it_was_acquired_and_in_later_copies(steps):
     contexts = Contexts()
     for what, *arguments in steps:
         getattr(contexts, what)(*arguments)
         contexts.check()
 
 
-def test_what_is_held_again_and_again_leaves_nothing_in_a_context() -> None:
+def test_what_is_held_again_and_again_leaves_nothing_in_a_context():
     context, chains = contextvars.Context(), CallChains()
-    outer, traces = Hold(1000, watchdog=True), []
+    outer, traces = SingleHold(1000, watchdog=True), []
     context.run(chains.enter, outer, FakeOwner())
     for _ in range(1000):
-        hold = Hold(1000, watchdog=True)
+        hold = SingleHold(1000, watchdog=True)
         context.run(chains.enter, hold, FakeOwner())
         hold.become(HoldState.OVER)
         traces.append(hold.trace)
@@ -98,12 +97,12 @@ def test_what_is_held_again_and_again_leaves_nothing_in_a_context() -> None:
     assert context.run(chains.sees, outer)
 
 
-def test_holds_that_overlap_leave_nothing_in_a_context() -> None:
+def test_holds_that_overlap_leave_nothing_in_a_context():
     context, chains = contextvars.Context(), CallChains()
-    holds: list[Hold] = []
+    holds = []
     traces = []
     for _ in range(1000):
-        holds.append(Hold(1000, watchdog=True))
+        holds.append(SingleHold(1000, watchdog=True))
         context.run(chains.enter, holds[-1], FakeOwner())
         traces.append(holds[-1].trace)
         if len(holds) > 3:  # The outermost goes first, as of blocks that are left in the order in which they began.
@@ -112,7 +111,7 @@ def test_holds_that_overlap_leave_nothing_in_a_context() -> None:
     assert all(context.run(chains.sees, hold) for hold in holds)
 
 
-def test_there_are_no_more_variables_than_locks_in_use_at_one_time() -> None:
+def test_there_are_no_more_variables_than_locks_in_use_at_one_time():
     before = len(call_chains._free)
     for _ in range(100):
         several = [CallChains() for _ in range(before + 50)]

@@ -22,10 +22,10 @@ def callbacks() -> Callbacks:
     return Callbacks()
 
 
-def test_callbacks_that_block_delay_no_other_up_to_a_bound(callbacks: Callbacks) -> None:
+def test_callbacks_that_block_delay_no_other_up_to_a_bound(callbacks):
     go_on, begun, called = threading.Event(), [], threading.Event()
 
-    def block() -> None:
+    def block():
         begun.append(True)
         go_on.wait(30)
 
@@ -42,12 +42,10 @@ def test_callbacks_that_block_delay_no_other_up_to_a_bound(callbacks: Callbacks)
     until(lambda: workers() == 0)
 
 
-def test_without_a_thread_it_is_logged_and_called_with_the_next(
-    callbacks: Callbacks, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    called: list[int] = []
+def test_without_a_thread_it_is_logged_and_called_with_the_next(callbacks, monkeypatch, caplog):
+    called = []
 
-    def refuse(thread: threading.Thread) -> None:
+    def refuse(thread):
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as without, caplog.at_level(logging.ERROR, logger="pyredisson"):
@@ -61,12 +59,10 @@ def test_without_a_thread_it_is_logged_and_called_with_the_next(
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit])
-def test_one_that_raises_hurts_no_other(
-    callbacks: Callbacks, error: type[BaseException], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_one_that_raises_hurts_no_other(callbacks, error, caplog):
     called = threading.Event()
 
-    def fail() -> None:
+    def fail():
         raise error
 
     with caplog.at_level(logging.ERROR, logger="pyredisson"):

@@ -1,12 +1,9 @@
 """The command line as far as it needs no server."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,10 +11,9 @@ from pyredisson._tools.cli import COMMANDS
 from pyredisson._tools.common import ExitCode, plain
 from pyredisson._tools.demo import SaleResult, show_results
 from pyredisson._tools.run import find_program
-from tests.command_line import Programs
 
 
-def test_the_help_groups_the_commands(command_line: Programs) -> None:
+def test_the_help_groups_the_commands(command_line):
     program = command_line.pyredisson("--help")
     assert program.exit_code() == 0
     titles = re.findall(r"^(\w+):$", program.stdout, re.MULTILINE)
@@ -25,17 +21,26 @@ def test_the_help_groups_the_commands(command_line: Programs) -> None:
     assert re.findall(r"^  ([a-z]+) ", program.stdout, re.MULTILINE) == list(COMMANDS)
 
 
-@pytest.mark.parametrize("missing", ["click", "rich"])
-def test_without_the_extra_it_says_what_to_install(missing: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "missing", "extra"),
+    [
+        ("", "click", "cli"),
+        ("", "rich", "cli"),
+        ("web", "starlette", "web"),
+        ("metrics --once", "prometheus_client", "cli,prometheus"),
+    ],
+)
+def test_without_the_extra_it_says_what_to_install(words, missing, extra):
     program = f"import sys; sys.modules[{missing!r}] = None; from pyredisson.__main__ import main; main()"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    command = [sys.executable, "-c", program, *words.split()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 2
-    assert 'pip install "pyredisson[cli]"' in done.stderr
-    assert missing in done.stderr
+    assert f'pip install "pyredisson[{extra}]"' in done.stderr
+    assert missing.replace("_", "-") in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_find_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_find_program(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     program = tmp_path / "program"
@@ -66,9 +71,7 @@ OVERSOLD = SaleResult("without lock", seats=5, sold=7, duplicates=2, left=0, sec
         (OVERSOLD, EXACT, None, 1, "no other process acquired its lock"),
     ],
 )
-def test_what_the_demo_makes_of_its_results(
-    unlocked: SaleResult, locked: SaleResult, takeover: float | None, exit_code: int, said: str
-) -> None:
+def test_what_the_demo_makes_of_its_results(unlocked, locked, takeover, exit_code, said):
     from rich.console import Console
 
     console = Console(width=80, record=True)
@@ -89,5 +92,5 @@ def test_what_the_demo_makes_of_its_results(
         ("\ud800", "\\ud800"),
     ],
 )
-def test_control_characters_are_escaped(text: str, shown: str) -> None:
+def test_control_characters_are_escaped(text, shown):
     assert plain(text) == shown

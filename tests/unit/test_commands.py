@@ -104,15 +104,13 @@ def check_call(program: str, arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("page", "command"), commands(), ids=ids())
-def test_a_command_needs_no_more_quotes(page: Path, command: str) -> None:
+def test_a_command_needs_no_more_quotes(page, command):
     assert [hazard for hazard in hazards(command) if page.name != "README.md" or "comment" not in hazard] == []
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(("page", "command"), commands(), ids=ids())
-def test_a_command_calls_a_program_as_it_wants_to_be_called(
-    page: Path, command: str, shell: str, tmp_path: Path
-) -> None:
+def test_a_command_calls_a_program_as_it_wants_to_be_called(page, command, shell, tmp_path):
     (tmp_path / "holder.pid").write_text("4711")
     calls = calls_of(command, shell, tmp_path)
     assert calls or command.startswith("export ")
@@ -123,7 +121,7 @@ def test_a_command_calls_a_program_as_it_wants_to_be_called(
 @pytest.mark.parametrize(
     "command", ["pip install pyredisson[cli]", "pyredisson doctor --url redis://h?db=1", "make demo  # a while"]
 )
-def test_a_command_that_zsh_refuses_is_found(command: str) -> None:
+def test_a_command_that_zsh_refuses_is_found(command):
     assert hazards(command) != []
 
 
@@ -132,12 +130,12 @@ def test_a_command_that_zsh_refuses_is_found(command: str) -> None:
     [["pyredisson", "run", "--watt", "0", "a", "b"], ["pip", "install", "pyredisson[sql]"], ["make", "lunch"]],
     ids=" ".join,
 )
-def test_a_wrong_call_is_found(arguments: list[str]) -> None:
+def test_a_wrong_call_is_found(arguments):
     with pytest.raises(Exception):  # noqa: B017  # click's, or an assertion
         check_call(arguments[0], arguments[1:])
 
 
-def test_the_reference_of_the_commands_is_up_to_date() -> None:
+def test_the_reference_of_the_commands_is_up_to_date():
     made = subprocess.run(
         [sys.executable, "-c", "import json, commands; print(json.dumps(commands.references()))"],
         cwd=ROOT / "docs",
@@ -150,7 +148,7 @@ def test_the_reference_of_the_commands_is_up_to_date() -> None:
         assert (GENERATED / name).read_text(encoding="utf-8") == text, "run: python docs/commands.py"
 
 
-def test_no_row_of_the_reference_is_cut_or_holds_two() -> None:
+def test_no_row_of_the_reference_is_cut_or_holds_two():
     for page in GENERATED.glob("*.md"):
         for row in re.findall(r"^\|.*\|$", page.read_text(encoding="utf-8"), re.MULTILINE):
             cells = re.split(r"(?<!\\)\|", row)[1:-1]
@@ -158,7 +156,7 @@ def test_no_row_of_the_reference_is_cut_or_holds_two() -> None:
             assert not re.search(r" \d+ {1,2}wrong usage", cells[1]), f"{page.name}: {row}"
 
 
-def test_each_command_is_in_the_reference() -> None:
+def test_each_command_is_in_the_reference():
     page = REFERENCE.read_text(encoding="utf-8")
     assert set(COMMANDS) == set(re.findall(r"^## pyredisson (\w+)$", page, re.MULTILINE))
     for name in COMMANDS:

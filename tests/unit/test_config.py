@@ -21,7 +21,7 @@ TIMES = [field.name for field in dataclasses.fields(Config) if field.type == "fl
 FLAGS = [field.name for field in dataclasses.fields(Config) if field.type == "bool"]
 
 
-def test_the_defaults() -> None:
+def test_the_defaults():
     assert dataclasses.asdict(Config()) == {
         "lock_watchdog_timeout": 30.0,
         "lock_watchdog_batch_size": 100,
@@ -53,7 +53,7 @@ def test_the_defaults() -> None:
     }
 
 
-def test_the_settings_to_decide_on_come_first_and_the_others_in_groups() -> None:
+def test_the_settings_to_decide_on_come_first_and_the_others_in_groups():
     names = [field.name for field in dataclasses.fields(Config)]
     assert names[:5] == ["lock_watchdog_timeout", "timeout", "on_lock_lost", "client_name", "strict_server"]
     _, *sections = re.split(r"^(\w+):\n", inspect.getdoc(Config) or "", flags=re.MULTILINE)
@@ -67,27 +67,27 @@ def test_the_settings_to_decide_on_come_first_and_the_others_in_groups() -> None
 
 @pytest.mark.parametrize("name", TIMES)
 @pytest.mark.parametrize(("value", "kept"), [(1, 1.0), (0.5, 0.5), (timedelta(milliseconds=250), 0.25), (3600, 3600.0)])
-def test_times_are_kept_in_seconds(name: str, value: Any, kept: float) -> None:
+def test_times_are_kept_in_seconds(name, value, kept):
     result = getattr(Config(**{name: value}), name)
     assert result == kept
     assert type(result) is float
 
 
 @pytest.mark.parametrize(("value", "seconds"), [(30_000, "30"), (3600.1, "3.6001"), (86_400, "86.4")])
-def test_a_watchdog_timeout_in_milliseconds_is_refused(value: float, seconds: str) -> None:
+def test_a_watchdog_timeout_in_milliseconds_is_refused(value, seconds):
     with pytest.raises(ValueError, match="in seconds, not in milliseconds as Redisson") as refusal:
         Config(lock_watchdog_timeout=value)
     assert f"Did you mean {seconds}?" in str(refusal.value)
 
 
 @pytest.mark.parametrize("value", [0.01, 0.0999, timedelta(milliseconds=99)], ids=repr)
-def test_a_watchdog_timeout_that_cannot_be_renewed_is_refused(value: Any) -> None:
+def test_a_watchdog_timeout_that_cannot_be_renewed_is_refused(value):
     with pytest.raises(ValueError, match=r"in seconds, and at least 0\.1"):
         Config(lock_watchdog_timeout=value)
 
 
 @pytest.mark.parametrize("name", [*(name for name in TIMES if name != "lock_watchdog_timeout"), "restart_guard"])
-def test_a_plain_number_beyond_a_day_is_asked_about(name: str) -> None:
+def test_a_plain_number_beyond_a_day_is_asked_about(name):
     with pytest.raises(ValueError, match=rf"{name}=.*seconds\?"):
         Config(**{name: 100_000})
     kept = Config(**{name: timedelta(days=2)})
@@ -128,7 +128,7 @@ KEPT: dict[str, tuple[Any, ...]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_wrong_value_is_refused_by_the_name_of_its_setting(name: str) -> None:
+def test_a_wrong_value_is_refused_by_the_name_of_its_setting(name):
     for error, values in REFUSED[name]:
         for value in values:
             with pytest.raises(error, match=name):
@@ -136,18 +136,18 @@ def test_a_wrong_value_is_refused_by_the_name_of_its_setting(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in TIMES if name not in OPTIONAL_TIMES])
-def test_a_time_that_is_always_needed_cannot_be_left_out(name: str) -> None:
+def test_a_time_that_is_always_needed_cannot_be_left_out(name):
     with pytest.raises(TypeError, match=name):
         Config(**{name: None})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_a_right_value_is_kept(name: str) -> None:
+def test_a_right_value_is_kept(name):
     for value in KEPT[name]:
         assert getattr(Config(**{name: value}), name) == value
 
 
-def test_callbacks_are_callable() -> None:
+def test_callbacks_are_callable():
     Config(on_lock_lost=lambda name, thread_id: None, listeners=(print,))
     with pytest.raises(TypeError, match="on_lock_lost"):
         Config(on_lock_lost="print")  # type: ignore[arg-type]
@@ -158,7 +158,7 @@ def test_callbacks_are_callable() -> None:
             Config(listeners=odd)  # type: ignore[arg-type]
 
 
-def test_callbacks_take_what_they_are_called_with() -> None:
+def test_callbacks_take_what_they_are_called_with():
     for wrong in (lambda: None, lambda name: None, lambda name, thread_id, more: None, len):
         with pytest.raises(TypeError, match="on_lock_lost is called with 2 arguments, the lock's name and the thread"):
             Config(on_lock_lost=wrong)
@@ -168,14 +168,14 @@ def test_callbacks_take_what_they_are_called_with() -> None:
         Config(on_lock_lost=right, listeners=(right,))
 
 
-def test_listeners_are_kept_from_changing() -> None:
+def test_listeners_are_kept_from_changing():
     listeners = [print]
     config = Config(listeners=listeners)  # type: ignore[arg-type]
     listeners.clear()
     assert config.listeners == (print,)
 
 
-def test_a_config_is_a_value() -> None:
+def test_a_config_is_a_value():
     config = Config(timeout=1)
     assert config == Config(timeout=1.0)
     assert config != Config()

@@ -33,7 +33,7 @@ def is_refused(waiter: Waiter) -> bool:
 
 
 @pytest.mark.parametrize("sharded", [False, True])
-def test_a_refusal_concerns_the_channels_of_its_command(subscriptions: Subscriptions, sharded: bool) -> None:
+def test_a_refusal_concerns_the_channels_of_its_command(subscriptions, sharded):
     talk = conversation(subscriptions, sharded=sharded)
     waiters = {name: join(subscriptions, channel=name) for name in (CHANNEL, OWN, OTHER)}
     for name in waiters:
@@ -43,9 +43,7 @@ def test_a_refusal_concerns_the_channels_of_its_command(subscriptions: Subscript
 
 
 @pytest.mark.parametrize("sharded", [False, True])
-def test_a_channel_that_was_subscribed_to_twice_is_refused_twice_and_no_other(
-    subscriptions: Subscriptions, sharded: bool
-) -> None:
+def test_a_channel_that_was_subscribed_to_twice_is_refused_twice_and_no_other(subscriptions, sharded):
     own = join(subscriptions, channel=OWN)
     talk = conversation(subscriptions, sharded=sharded)
     talk.begin(0.0)
@@ -62,7 +60,7 @@ def test_a_channel_that_was_subscribed_to_twice_is_refused_twice_and_no_other(
 
 
 @pytest.mark.parametrize("sharded", [False, True])
-def test_a_refusal_on_a_new_connection_concerns_one_channel(subscriptions: Subscriptions, sharded: bool) -> None:
+def test_a_refusal_on_a_new_connection_concerns_one_channel(subscriptions, sharded):
     """One whose user may not use wait queues subscribes to the usual channel while its own is still wanted."""
     waiters = {name: join(subscriptions, channel=name) for name in (OWN, CHANNEL)}
     talk = conversation(subscriptions, sharded=sharded)
@@ -73,7 +71,7 @@ def test_a_refusal_on_a_new_connection_concerns_one_channel(subscriptions: Subsc
 
 
 @pytest.mark.parametrize("before", [[], [subscribed(CHANNEL, True)]], ids=["not subscribed to", "answered"])
-def test_an_error_that_answers_no_subscription_concerns_all(subscriptions: Subscriptions, before: list[object]) -> None:
+def test_an_error_that_answers_no_subscription_concerns_all(subscriptions, before):
     waiters = [join(subscriptions, channel=name) for name in (CHANNEL, OWN)]
     talk = conversation(subscriptions, sharded=True)
     if before:
@@ -83,7 +81,7 @@ def test_an_error_that_answers_no_subscription_concerns_all(subscriptions: Subsc
     assert all(map(is_refused, waiters))
 
 
-def test_after_a_slot_has_moved_answers_still_find_their_channels(subscriptions: Subscriptions) -> None:
+def test_after_a_slot_has_moved_answers_still_find_their_channels(subscriptions):
     waiters = {name: join(subscriptions, channel=name) for name in (CHANNEL, OWN)}
     talk = conversation(subscriptions, sharded=True)
     talk.subscribe([CHANNEL], 0.0)
@@ -93,7 +91,7 @@ def test_after_a_slot_has_moved_answers_still_find_their_channels(subscriptions:
     assert {name: is_refused(waiter) for name, waiter in waiters.items()} == {CHANNEL: False, OWN: True}
 
 
-def test_a_farewell_that_is_refused_while_its_slot_moves_is_said_again(subscriptions: Subscriptions) -> None:
+def test_a_farewell_that_is_refused_while_its_slot_moves_is_said_again(subscriptions):
     waiter = join(subscriptions, channel=CHANNEL)
     talk = conversation(subscriptions, sharded=True)
     talk.subscribe([CHANNEL], 0.0)

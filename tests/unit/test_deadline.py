@@ -1,23 +1,13 @@
 """Times: what is accepted, how it is rounded, and how much of a lease is certain."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from fractions import Fraction
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyredisson._core.deadline import (
-    MAX_SECONDS,
-    certain_for,
-    explicit,
-    lease_ms,
-    wait_seconds,
-    whole_ms,
-)
+from pyredisson._core.deadline import MAX_SECONDS, certain_for, explicit, lease_ms, wait_seconds, whole_ms
 
 
 class MyFloat(float):
@@ -43,19 +33,19 @@ class MyFloat(float):
         (MyFloat(0.5), 500),
     ],
 )
-def test_a_lease_is_rounded_up_to_whole_milliseconds(lease: Any, milliseconds: int) -> None:
+def test_a_lease_is_rounded_up_to_whole_milliseconds(lease, milliseconds):
     assert lease_ms(lease) == milliseconds
     assert type(lease_ms(lease)) is int
 
 
 @pytest.mark.parametrize("lease", [86_400.001, 86_401, 100_000, 30_000_000, 1e12, Fraction(864_001, 10)])
-def test_a_plain_number_beyond_a_day_is_asked_about(lease: Any) -> None:
+def test_a_plain_number_beyond_a_day_is_asked_about(lease):
     with pytest.raises(ValueError, match=r"lease_time=.* is more than a day .*is it in seconds\?.*timedelta\(seconds="):
         lease_ms(lease)
     assert lease_ms(timedelta(seconds=float(lease))) == whole_ms(lease) == lease_ms(explicit(float(lease)))
 
 
-def test_the_error_names_the_number_that_was_probably_meant() -> None:
+def test_the_error_names_the_number_that_was_probably_meant():
     with pytest.raises(ValueError, match=r"lease_time=600000 is more than a day \(167 hours\).* write 600;"):
         lease_ms(600_000)
 
@@ -76,12 +66,12 @@ def test_the_error_names_the_number_that_was_probably_meant() -> None:
         (Fraction(1, 2), 0.5),
     ],
 )
-def test_a_wait_may_be_nothing_or_without_end(wait: Any, expected: float | None) -> None:
+def test_a_wait_may_be_nothing_or_without_end(wait, expected):
     assert wait_seconds(wait) == expected
 
 
 @given(st.floats(min_value=1e-6, max_value=MAX_SECONDS))
-def test_rounding_never_shortens_a_time(lease: float) -> None:
+def test_rounding_never_shortens_a_time(lease):
     milliseconds = whole_ms(lease)
     assert milliseconds >= 1
     assert milliseconds / 1000 >= lease * (1 - 1e-9) - 1e-9
@@ -89,14 +79,14 @@ def test_rounding_never_shortens_a_time(lease: float) -> None:
 
 
 @given(st.integers(min_value=1, max_value=10**15))
-def test_whole_milliseconds_stay_what_they_are(milliseconds: int) -> None:
+def test_whole_milliseconds_stay_what_they_are(milliseconds):
     if milliseconds < 10**12:  # beyond, a float of seconds cannot tell one from the next
         assert whole_ms(milliseconds / 1000) == milliseconds
     if milliseconds < 10**13:
         assert lease_ms(timedelta(milliseconds=milliseconds)) == milliseconds
 
 
-def test_a_lease_of_two_milliseconds_is_never_certain() -> None:
+def test_a_lease_of_two_milliseconds_is_never_certain():
     assert certain_for(1) < 0
     assert certain_for(2) < 0
     assert certain_for(10) > 0

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import types
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -53,18 +52,18 @@ def pages_by_tab() -> list[tuple[Path, str | None]]:
     pages_by_tab(),
     ids=[f"{page.relative_to(ROOT)}{f'-{tab}' if tab else ''}" for page, tab in pages_by_tab()],
 )
-def test_the_examples_of_a_page_run_and_print_what_it_says(page: Path, tab: str | None, tmp_path: Path) -> None:
+def test_the_examples_of_a_page_run_and_print_what_it_says(page, tab, tmp_path):
     done = run_in(tmp_path, page, tab)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_no_block_escapes_by_an_unknown_kind(page: Path) -> None:
+def test_no_block_escapes_by_an_unknown_kind(page):
     unknown = {block.info for block in blocks_of(page) if block.info not in KNOWN and not block.info.startswith("{")}
     assert not unknown
 
 
-def test_the_examples_that_must_not_go_missing_are_found() -> None:
+def test_the_examples_that_must_not_go_missing_are_found():
     assert len(examples_of(README)) >= 2
     assert len(examples_of(TUTORIAL)) >= 5
     assert sum(len(examples_of(page)) for page in pages()) >= 30
@@ -83,7 +82,7 @@ def test_the_examples_that_must_not_go_missing_are_found() -> None:
     ],
     ids=["raises", "prints", "connects", "warns", "unclosed", "indented", "output alone"],
 )
-def test_an_example_that_is_wrong_fails(text: str, reason: str, tmp_path: Path) -> None:
+def test_an_example_that_is_wrong_fails(text, reason, tmp_path):
     page = tmp_path / "page.md"
     page.write_text(text, encoding="utf-8")
     done = run_in(tmp_path, page)
@@ -91,7 +90,7 @@ def test_an_example_that_is_wrong_fails(text: str, reason: str, tmp_path: Path) 
     assert reason in done.stderr
 
 
-def test_an_ellipsis_stands_for_any_part_of_one_line() -> None:
+def test_an_ellipsis_stands_for_any_part_of_one_line():
     assert matches("a … c", "a b c\n")
     assert not matches("a … c", "a\nb c")
     assert not matches("a.c", "abc")
@@ -113,7 +112,7 @@ class Console(code.InteractiveConsole):
 
 
 @pytest.mark.parametrize("tab", TABS)
-def test_the_tutorial_can_be_pasted_into_an_interpreter(tab: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_tutorial_can_be_pasted_into_an_interpreter(tab, capsys):
     console = Console()
     console.compile.compiler.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     for block, _ in examples_of(TUTORIAL, tab):
@@ -125,7 +124,7 @@ def test_the_tutorial_can_be_pasted_into_an_interpreter(tab: str, capsys: pytest
 
 
 @pytest.mark.parametrize("tab", TABS)
-def test_the_tutorial_takes_at_most_ten_minutes(tab: str) -> None:
+def test_the_tutorial_takes_at_most_ten_minutes(tab):
     text = TUTORIAL.read_text(encoding="utf-8")
     prose = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)  # Both tabs: a little too many.
     words = len(re.findall(r"\w[\w'`()._-]*", prose))
@@ -134,7 +133,7 @@ def test_the_tutorial_takes_at_most_ten_minutes(tab: str) -> None:
     assert minutes <= MINUTES, f"{words} words, {lines} lines of code: {minutes:.1f} minutes"
 
 
-def test_the_tutorial_has_both_forms_and_uses_hold_first() -> None:
+def test_the_tutorial_has_both_forms_and_uses_hold_first():
     assert TABS == ["Threads", "asyncio"]
     for tab in TABS:
         examples = [block for block, _ in examples_of(TUTORIAL, tab)]
@@ -142,7 +141,7 @@ def test_the_tutorial_has_both_forms_and_uses_hold_first() -> None:
         assert next(found[1] for found in used if found) == "hold"
 
 
-def test_the_demo_of_the_readme_is_the_one_that_is_drawn() -> None:
+def test_the_demo_of_the_readme_is_the_one_that_is_drawn():
     """It is run by ``tests/real_servers/test_demo.py``; here its defaults and the picture of its output."""
     defaults = {each.name: each.default for each in demo.params}
     picture = (ROOT / "docs" / "_static" / "demo.svg").read_text(encoding="utf-8").replace("&#160;", " ")
@@ -153,7 +152,7 @@ def test_the_demo_of_the_readme_is_the_one_that_is_drawn() -> None:
     assert "…" not in picture, "its table was cut"
 
 
-def test_the_badges_of_the_readme_say_what_the_package_says() -> None:
+def test_the_badges_of_the_readme_say_what_the_package_says():
     text, project = (README.read_text(encoding="utf-8"), (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert f"![version {pyredisson.__version__}](https://img.shields.io/badge/version-{pyredisson.__version__}-" in text
     [oldest] = re.findall(r'^requires-python = ">=([\d.]+)"', project, re.MULTILINE)
@@ -171,7 +170,7 @@ def settings_table() -> list[dict[str, str]]:
     return [dict(zip(rows[start], row, strict=True)) for row in rows[start + 2 :]]
 
 
-def test_the_table_of_settings_has_each_in_its_order() -> None:
+def test_the_table_of_settings_has_each_in_its_order():
     assert [row["setting"] for row in settings_table()] == [f"`{field.name}`" for field in dataclasses.fields(Config)]
 
 
@@ -180,7 +179,7 @@ def reference() -> str:
 
 
 @pytest.mark.parametrize("package", [pyredisson, pyredisson.asyncio], ids=lambda package: package.__name__)
-def test_every_public_name_is_in_the_reference(package: ModuleType) -> None:
+def test_every_public_name_is_in_the_reference(package):
     text = reference()
     for name in set(package.__all__) - {"__version__", "events"}:
         value = getattr(package, name)
@@ -191,7 +190,7 @@ def test_every_public_name_is_in_the_reference(package: ModuleType) -> None:
         assert re.search("|".join([*named, rf"py:function:: {name}\("]), text), name
 
 
-def test_every_event_is_in_the_reference() -> None:
+def test_every_event_is_in_the_reference():
     assert ".. automodule:: pyredisson.events\n   :members:" in reference()
 
 
@@ -199,7 +198,7 @@ def test_every_event_is_in_the_reference() -> None:
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_list_does_not_begin_inside_a_paragraph(page: Path) -> None:
+def test_a_list_does_not_begin_inside_a_paragraph(page):
     text = re.sub(r"^(`{3,}).*?^\1$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     assert re.findall(r"^(?![ -])\S.*\n- .*$", text, re.MULTILINE) == []
 
@@ -212,7 +211,7 @@ def bare_numbers(text: str) -> list[str]:
 @pytest.mark.parametrize(
     "path", [*pages(), *sorted((ROOT / "pyredisson").rglob("*.py"))], ids=lambda path: str(path.relative_to(ROOT))
 )
-def test_a_number_is_passed_by_its_name(path: Path) -> None:
+def test_a_number_is_passed_by_its_name(path):
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
         kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -256,5 +255,5 @@ def broken_links(page: Path) -> list[str]:
     [*pages(), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md"],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
-def test_every_link_and_anchor_resolves(page: Path) -> None:
+def test_every_link_and_anchor_resolves(page):
     assert broken_links(page) == []

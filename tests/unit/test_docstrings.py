@@ -118,7 +118,7 @@ def owners(form: str) -> list[str]:
 
 
 @pytest.mark.parametrize("owner", owners("threads"))
-def test_the_examples_of_a_class_run_for_threads(owner: str, urls: list[str]) -> None:
+def test_the_examples_of_a_class_run_for_threads(owner, urls):
     clients = [pyredisson.Redisson.from_url(url, config=CONFIG) for url in urls]
     for method, code in examples("threads", owner):
         exec(compile(private(code), f"{owner}.{method}", "exec"), names_for(owner, pyredisson, clients))
@@ -127,8 +127,8 @@ def test_the_examples_of_a_class_run_for_threads(owner: str, urls: list[str]) ->
 
 
 @pytest.mark.parametrize("owner", owners("asyncio"))
-def test_the_examples_of_a_class_run_for_asyncio(owner: str, urls: list[str]) -> None:
-    async def main() -> None:
+def test_the_examples_of_a_class_run_for_asyncio(owner, urls):
+    async def main():
         clients = [pyredisson.asyncio.Redisson.from_url(url, config=CONFIG) for url in urls]
         for method, code in examples("asyncio", owner):
             compiled = compile(private(code), f"{owner}.{method}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
@@ -142,7 +142,7 @@ def test_the_examples_of_a_class_run_for_asyncio(owner: str, urls: list[str]) ->
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_class_and_public_method_has_a_short_example(form: str) -> None:
+def test_every_class_and_public_method_has_a_short_example(form):
     without = [f"{owner}.{method}" for owner, method, doc in methods(form) if not examples_in(doc)]
     assert without == []
     for owner, method, doc in methods(form):
@@ -171,7 +171,7 @@ def fields_of(docstring: str) -> set[str]:
     return set(re.findall(r"^:(\w+)", text, re.MULTILINE))
 
 
-def test_no_text_before_a_colon_is_shown_as_the_type_of_a_result() -> None:
+def test_no_text_before_a_colon_is_shown_as_the_type_of_a_result():
     texts = dict(in_the_reference())
     assert len(texts) > 150
     assert [name for name, docstring in texts.items() if "rtype" in fields_of(docstring)] == []

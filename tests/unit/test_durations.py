@@ -1,7 +1,5 @@
 """Durations that users type, and those that they read."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -29,20 +27,20 @@ from pyredisson._tools.common import duration_text, parse_duration
         (" 7s ", 7.0),
     ],
 )
-def test_a_duration_is_read(text: str, seconds: float) -> None:
+def test_a_duration_is_read(text, seconds):
     assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize(
     "text", ["", " ", "s", "5S", "5x", "1m1m", "1m1h", "-1", "-1s", "nan", "inf", "1e3", "soon", "٣", "5 s 3", "1_0"]
 )
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_what_is_no_duration_is_refused(text):
     with pytest.raises(ValueError, match="is not a duration, such as 5s, 10m or 1h30m"):
         parse_duration(text)
 
 
 @pytest.mark.parametrize("text", ["9" * 400, "9" * 400 + "d", "40000d"])
-def test_a_duration_of_ages_is_refused(text: str) -> None:
+def test_a_duration_of_ages_is_refused(text):
     with pytest.raises(ValueError, match="longer than 100 years"):
         parse_duration(text)
 
@@ -63,10 +61,10 @@ def test_a_duration_of_ages_is_refused(text: str) -> None:
         (math.inf, "forever"),
     ],
 )
-def test_a_duration_is_shown_in_two_units_at_most(seconds: float, text: str) -> None:
+def test_a_duration_is_shown_in_two_units_at_most(seconds, text):
     assert duration_text(seconds) == text
 
 
 @given(st.floats(0.001, 1e9))
-def test_what_is_shown_is_read_again_within_a_tenth(seconds: float) -> None:
+def test_what_is_shown_is_read_again_within_a_tenth(seconds):
     assert math.isclose(parse_duration(duration_text(seconds).replace(" ", "")), seconds, rel_tol=0.1)

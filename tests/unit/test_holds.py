@@ -9,14 +9,14 @@ from functools import partial
 import pytest
 
 from pyredisson._core.deadline import certain_for
-from pyredisson._core.hold import GONE, Hold
+from pyredisson._core.hold import GONE, SingleHold
 from pyredisson._core.ownership import Ownership, Pending, ReleaseBegun, Unlock
 from pyredisson._core.ownership_table import REMEMBERED, OwnershipTable
 from tests.unit.fake import FakeOwner, FakeRuntime
 
-PLAIN = partial(Hold, 30_000, watchdog=True)
-FIXED = partial(Hold, 10_000, watchdog=False)
-BLOCK = partial(Hold, 5_000, watchdog=False, block=True)
+PLAIN = partial(SingleHold, 30_000, watchdog=True)
+FIXED = partial(SingleHold, 10_000, watchdog=False)
+BLOCK = partial(SingleHold, 5_000, watchdog=False, block=True)
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def ownership(world: FakeRuntime) -> Ownership:
     return Ownership(("orders", "client:1"), FakeOwner(), world)
 
 
-def take(ownership: Ownership, *makers: Callable[[], Hold], now: float = 1000.0) -> list[Hold]:
+def take(ownership: Ownership, *makers: Callable[[], SingleHold], now: float = 1000.0) -> list[SingleHold]:
     """Let an ownership acquire these holds, which are returned."""
     holds = [make() for make in makers]
     for hold in holds:
@@ -46,7 +46,7 @@ def leave_open(ownership: Ownership) -> None:
 # ---- acquiring -------------------------------------------------------------------------------------------------------
 
 
-def test_an_epoch_is_raised_by_the_latest_request(ownership: Ownership) -> None:
+def test_an_epoch_is_raised_by_the_latest_request(ownership):
     request_id = ownership.begin_acquire(PLAIN()).request_id
     assert ownership.epoch_of(request_id) == 0
     ownership.doubt(request_id)
@@ -67,7 +67,7 @@ def test_an_epoch_is_raised_by_the_latest_request(ownership: Ownership) -> None:
 # ---- releasing -------------------------------------------------------------------------------------------------------
 
 
-def test_an_unlock_that_was_settled_behind_its_caller_is_asked_after_once(ownership: Ownership) -> None:
+def test_an_unlock_that_was_settled_behind_its_caller_is_asked_after_once(ownership):
     take(ownership, PLAIN, PLAIN)
     begin_release(ownership)
     leave_open(ownership)
@@ -81,7 +81,7 @@ def test_an_unlock_that_was_settled_behind_its_caller_is_asked_after_once(owners
     assert ownership.renewable()
 
 
-def test_the_next_acquire_forgets_an_unlock_that_was_not_asked_after(ownership: Ownership) -> None:
+def test_the_next_acquire_forgets_an_unlock_that_was_not_asked_after(ownership):
     take(ownership, FIXED)
     begin_release(ownership)
     leave_open(ownership)
@@ -98,9 +98,7 @@ def test_the_next_acquire_forgets_an_unlock_that_was_not_asked_after(ownership: 
         ([BLOCK, BLOCK], True, False, 1),
     ],
 )
-def test_the_last_release_of_a_block_leaves_nothing_to_its_owner(
-    ownership: Ownership, levels: list[Callable[[], Hold]], block: bool, done_with: bool, unclaimed: int
-) -> None:
+def test_the_last_release_of_a_block_leaves_nothing_to_its_owner(ownership, levels, block, done_with, unclaimed):
     take(ownership, *levels)
     assert not ownership.done_with()
     begun = begin_release(ownership, block=block)
@@ -112,7 +110,7 @@ def test_the_last_release_of_a_block_leaves_nothing_to_its_owner(
 # ---- settling --------------------------------------------------------------------------------------------------------
 
 
-def test_taking_over_an_acquire_gives_back_one_more_than_is_held(ownership: Ownership) -> None:
+def test_taking_over_an_acquire_gives_back_one_more_than_is_held(ownership):
     held = take(ownership, FIXED)
     ownership.begin_acquire(PLAIN())
     leave_open(ownership)
@@ -124,7 +122,7 @@ def test_taking_over_an_acquire_gives_back_one_more_than_is_held(ownership: Owne
     assert ownership.pending is None
 
 
-def test_the_background_leaves_alone_what_the_owner_began_since(ownership: Ownership) -> None:
+def test_the_background_leaves_alone_what_the_owner_began_since(ownership):
     since = ownership.begin_acquire(FIXED()).request_id
     leave_open(ownership)
     ownership.begin_acquire(FIXED())
@@ -136,7 +134,7 @@ def test_the_background_leaves_alone_what_the_owner_began_since(ownership: Owner
 
 
 @pytest.mark.parametrize("answered", [True, False])
-def test_a_call_waits_for_its_turn(ownership: Ownership, answered: bool) -> None:
+def test_a_call_waits_for_its_turn(ownership, answered):
     (held,) = take(ownership, FIXED)
     ownership.begin_acquire(PLAIN())
     request_id, epoch = ownership.request_id, ownership.epoch
@@ -152,7 +150,7 @@ def test_a_call_waits_for_its_turn(ownership: Ownership, answered: bool) -> None
         assert ownership.take_over().epoch > epoch, "the request may have run"
 
 
-def test_a_call_does_not_wait_for_the_background(ownership: Ownership) -> None:
+def test_a_call_does_not_wait_for_the_background(ownership):
     take(ownership, FIXED)
     since = begin_release(ownership).request_id
     leave_open(ownership)
@@ -166,7 +164,7 @@ def test_a_call_does_not_wait_for_the_background(ownership: Ownership) -> None:
 
 
 @pytest.mark.parametrize("answered", [True, False])
-def test_an_acquire_outranks_what_the_background_is_sending(ownership: Ownership, answered: bool) -> None:
+def test_an_acquire_outranks_what_the_background_is_sending(ownership, answered):
     ownership.may_stand_in_queue(1000)
     assert ownership.stop_waiting(0.0)
     behind = ownership.take_over(ownership.request_id, background=True)
@@ -176,7 +174,7 @@ def test_an_acquire_outranks_what_the_background_is_sending(ownership: Ownership
     assert (begun.epoch > behind.epoch, begun.repeat) == (not answered, not answered)
 
 
-def test_an_unlock_whose_time_is_over_is_outranked_by_what_comes_next(ownership: Ownership) -> None:
+def test_an_unlock_whose_time_is_over_is_outranked_by_what_comes_next(ownership):
     """Its last copy may be under way still, and nobody will say that it came too late."""
     take(ownership, FIXED)
     request_id = begin_release(ownership).request_id
@@ -188,7 +186,7 @@ def test_an_unlock_whose_time_is_over_is_outranked_by_what_comes_next(ownership:
     assert ownership.begin_acquire(FIXED()).epoch > last
 
 
-def test_an_unlock_that_is_interrupted_after_a_loss_is_over(ownership: Ownership) -> None:
+def test_an_unlock_that_is_interrupted_after_a_loss_is_over(ownership):
     (held,) = take(ownership, FIXED)
     request_id = begin_release(ownership).request_id
     assert ownership.lose("gone")
@@ -199,7 +197,7 @@ def test_an_unlock_that_is_interrupted_after_a_loss_is_over(ownership: Ownership
     assert ownership.begin_acquire(FIXED()).epoch == 2
 
 
-def test_what_is_abandoned_is_outranked_too(ownership: Ownership) -> None:
+def test_what_is_abandoned_is_outranked_too(ownership):
     ownership.begin_acquire(FIXED())
     ownership.doubt(ownership.request_id)
     leave_open(ownership)
@@ -208,7 +206,7 @@ def test_what_is_abandoned_is_outranked_too(ownership: Ownership) -> None:
     assert ownership.begin_acquire(FIXED()).epoch > last
 
 
-def test_what_is_abandoned_has_ended_with_its_lease(ownership: Ownership) -> None:
+def test_what_is_abandoned_has_ended_with_its_lease(ownership):
     take(ownership, FIXED)
     begin_release(ownership)
     ownership.abandon(ownership.request_id)
@@ -218,7 +216,7 @@ def test_what_is_abandoned_has_ended_with_its_lease(ownership: Ownership) -> Non
     assert begin_release(ownership).todo is Unlock.NOT_OWNED
 
 
-def test_an_abandoned_acquire_held_nothing(ownership: Ownership) -> None:
+def test_an_abandoned_acquire_held_nothing(ownership):
     held = take(ownership, FIXED)
     ownership.begin_acquire(FIXED())
     ownership.abandon(ownership.request_id)
@@ -240,7 +238,7 @@ def test_an_abandoned_acquire_held_nothing(ownership: Ownership) -> None:
     ],
     ids=["fixed", "fixed twice", "watchdog", "hold()", "hold() within fixed"],
 )
-def test_expiry(ownership: Ownership, levels: list[Callable[[], Hold]], told: bool, lost: bool, over: int) -> None:
+def test_expiry(ownership, levels, told, lost, over):
     take(ownership, *levels)
     assert not ownership.expire(ownership.deadline - 0.001)
     assert bool(ownership.expire(ownership.deadline)) is told
@@ -250,7 +248,7 @@ def test_expiry(ownership: Ownership, levels: list[Callable[[], Hold]], told: bo
     assert ownership.remaining(0.0) == 0.0
 
 
-def test_the_expiry_of_what_is_being_released_is_not_reported(ownership: Ownership) -> None:
+def test_the_expiry_of_what_is_being_released_is_not_reported(ownership):
     take(ownership, PLAIN)
     request_id = begin_release(ownership).request_id
     assert not ownership.expire(ownership.deadline)
@@ -259,7 +257,7 @@ def test_the_expiry_of_what_is_being_released_is_not_reported(ownership: Ownersh
     assert begin_release(ownership).todo is Unlock.LOST
 
 
-def test_but_of_the_others_beneath_it(ownership: Ownership) -> None:
+def test_but_of_the_others_beneath_it(ownership):
     plain, fixed = take(ownership, PLAIN, FIXED)
     begin_release(ownership)
     assert ownership.expire(ownership.deadline)
@@ -267,7 +265,7 @@ def test_but_of_the_others_beneath_it(ownership: Ownership) -> None:
     assert ownership.ended == (fixed,)
 
 
-def test_a_loss_is_of_a_generation(ownership: Ownership) -> None:
+def test_a_loss_is_of_a_generation(ownership):
     """A renewal's answer that comes late says nothing of a hold that was taken since."""
     take(ownership, PLAIN)
     generation = ownership.generation
@@ -277,7 +275,7 @@ def test_a_loss_is_of_a_generation(ownership: Ownership) -> None:
     assert ownership.lose(GONE, ownership.generation)
 
 
-def test_a_renewal_says_nothing_of_what_is_being_released(ownership: Ownership) -> None:
+def test_a_renewal_says_nothing_of_what_is_being_released(ownership):
     """It may have been executed behind the release. If it was not, the release will say that the hold was gone."""
     take(ownership, PLAIN)
     generation = ownership.generation
@@ -289,9 +287,7 @@ def test_a_renewal_says_nothing_of_what_is_being_released(ownership: Ownership) 
 @pytest.mark.parametrize(
     ("level", "late", "told"), [(FIXED, False, True), (FIXED, True, False), (BLOCK, True, True), (PLAIN, True, True)]
 )
-def test_a_plain_hold_that_ran_out_is_no_loss_to_tell(
-    ownership: Ownership, level: Callable[[], Hold], late: bool, told: bool
-) -> None:
+def test_a_plain_hold_that_ran_out_is_no_loss_to_tell(ownership, level, late, told):
     take(ownership, level)
     request_id = begin_release(ownership).request_id
     lost = ownership.lose_one(request_id, GONE, ownership.deadline if late else ownership.deadline - 1)
@@ -300,7 +296,7 @@ def test_a_plain_hold_that_ran_out_is_no_loss_to_tell(
     assert ownership.loss is None, "there is nothing left to lose"
 
 
-def test_a_loss_found_in_the_background_is_reported_by_the_next_unlock(ownership: Ownership) -> None:
+def test_a_loss_found_in_the_background_is_reported_by_the_next_unlock(ownership):
     take(ownership, PLAIN)
     begin_release(ownership)
     leave_open(ownership)
@@ -308,7 +304,7 @@ def test_a_loss_found_in_the_background_is_reported_by_the_next_unlock(ownership
     assert begin_release(ownership).todo is Unlock.LOST
 
 
-def test_a_renewal_counts_from_when_it_was_sent(ownership: Ownership) -> None:
+def test_a_renewal_counts_from_when_it_was_sent(ownership):
     take(ownership, PLAIN)
     ownership.renewed(ownership.generation, 1010.0, 30_000)
     assert ownership.deadline == 1010 + certain_for(30_000)
@@ -316,7 +312,7 @@ def test_a_renewal_counts_from_when_it_was_sent(ownership: Ownership) -> None:
     assert ownership.deadline == 1010 + certain_for(30_000), "never brought forward"
 
 
-def test_a_renewal_of_another_generation_counts_for_nothing(ownership: Ownership) -> None:
+def test_a_renewal_of_another_generation_counts_for_nothing(ownership):
     take(ownership, PLAIN)
     generation, deadline = ownership.generation, ownership.deadline
     take(ownership, PLAIN)
@@ -339,7 +335,7 @@ def ownership_of(world: FakeRuntime, name: str, number: int = 1) -> Ownership:
     return Ownership((name, f"client:{number}"), FakeOwner(number), world)
 
 
-def taken(ownerships: OwnershipTable, world: FakeRuntime, name: str, level: Callable[[], Hold]) -> Ownership:
+def taken(ownerships: OwnershipTable, world: FakeRuntime, name: str, level: Callable[[], SingleHold]) -> Ownership:
     """Enter an ownership, and let it acquire its lock."""
     ownership = ownerships.enter(ownership_of(world, name))
     take(ownership, level)
@@ -355,7 +351,7 @@ def crowd(ownerships: OwnershipTable, world: FakeRuntime, times: int) -> None:
         ownerships.enter(ownership_of(world, f"crowd {next(_numbers)}"))
 
 
-def test_the_ownerships_of_one_lock_are_those_in_the_table(ownerships: OwnershipTable, world: FakeRuntime) -> None:
+def test_the_ownerships_of_one_lock_are_those_in_the_table(ownerships, world):
     first, second = (ownerships.enter(ownership_of(world, "orders", number)) for number in (1, 2))
     for _ in range(2):
         ownerships.drop(first)
@@ -370,7 +366,7 @@ def test_the_ownerships_of_one_lock_are_those_in_the_table(ownerships: Ownership
     assert not ownerships._by_lock, "names of ownerships that are gone pile up"
 
 
-def test_idle_ownerships_do_not_pile_up(ownerships: OwnershipTable, world: FakeRuntime) -> None:
+def test_idle_ownerships_do_not_pile_up(ownerships, world):
     held = taken(ownerships, world, "held", PLAIN)
     for number in range(10 * REMEMBERED):
         ownerships.enter(ownership_of(world, f"lock {number}"))
@@ -378,7 +374,7 @@ def test_idle_ownerships_do_not_pile_up(ownerships: OwnershipTable, world: FakeR
     assert ownerships.find(held.key) is held
 
 
-def test_the_oldest_of_many_that_ran_out_are_forgotten(ownerships: OwnershipTable, world: FakeRuntime) -> None:
+def test_the_oldest_of_many_that_ran_out_are_forgotten(ownerships, world):
     made = [taken(ownerships, world, f"lock {number}", FIXED) for number in range(2 * REMEMBERED)]
     world.pass_time(60)
     ownerships.enter(ownership_of(world, "one more"))
@@ -387,7 +383,7 @@ def test_the_oldest_of_many_that_ran_out_are_forgotten(ownerships: OwnershipTabl
     assert begin_release(made[-1]).todo is Unlock.LOST
 
 
-def test_the_sweep_forgets_what_owners_who_are_gone_had(ownerships: OwnershipTable, world: FakeRuntime) -> None:
+def test_the_sweep_forgets_what_owners_who_are_gone_had(ownerships, world):
     ownership = taken(ownerships, world, "orders", FIXED)
     world.pass_time(60)
     ownership.who.lives = False  # type: ignore[attr-defined]
@@ -395,14 +391,14 @@ def test_the_sweep_forgets_what_owners_who_are_gone_had(ownerships: OwnershipTab
     assert ownerships.find(ownership.key) is None
 
 
-def test_the_sweep_leaves_losses_to_those_who_tell_of_them(ownerships: OwnershipTable, world: FakeRuntime) -> None:
+def test_the_sweep_leaves_losses_to_those_who_tell_of_them(ownerships, world):
     ownership = taken(ownerships, world, "orders", PLAIN)
     world.pass_time(60)
     crowd(ownerships, world, 2)
     assert ownership.expire(world.now()), "the watchdog still has it to tell"
 
 
-def test_an_ownership_swept_while_its_owner_uses_it_is_unlisted(ownerships: OwnershipTable, world: FakeRuntime) -> None:
+def test_an_ownership_swept_while_its_owner_uses_it_is_unlisted(ownerships, world):
     """The owner has found it, and another thread fills the table before the request is noted."""
     found = ownerships.enter(ownership_of(world, "orders"))
     crowd(ownerships, world, 2)

@@ -39,19 +39,19 @@ def loaded_by(statement: str) -> set[str]:
     return set(ended.stdout.split())
 
 
-def test_the_package_alone_does_not_load_redis() -> None:
+def test_the_package_alone_does_not_load_redis():
     assert not {"redis", "asyncio", "pyredisson._core.client"} & loaded_by("import pyredisson")
 
 
 @pytest.mark.parametrize("form", ["pyredisson", "pyredisson.asyncio"])
-def test_a_client_does_not_load_what_few_programs_need(form: str) -> None:
+def test_a_client_does_not_load_what_few_programs_need(form):
     loaded = loaded_by(f"from {form} import Redisson")
     assert "pyredisson._kinds.lock" in loaded
     assert not set(RARE) & loaded
     assert ("pyredisson._threads.client" in loaded) != ("pyredisson._asyncio.client" in loaded)
 
 
-def test_modules_for_users_can_be_reached_through_the_package() -> None:
+def test_modules_for_users_can_be_reached_through_the_package():
     names = ("config", "errors", "events", "lease")
     assert loaded_by("import pyredisson\npyredisson.errors.LockError, pyredisson.events.Lost")
     for name in names:
@@ -60,12 +60,12 @@ def test_modules_for_users_can_be_reached_through_the_package() -> None:
 
 
 @pytest.mark.parametrize("module", [pyredisson, kinds, importlib.import_module("pyredisson._core.events")])
-def test_an_unknown_name_is_an_attribute_error(module: object) -> None:
+def test_an_unknown_name_is_an_attribute_error(module):
     with pytest.raises(AttributeError, match="Unknown"):
         _ = module.Unknown  # type: ignore[attr-defined]
 
 
-def test_the_base_of_events_belongs_to_the_public_module() -> None:
+def test_the_base_of_events_belongs_to_the_public_module():
     assert pyredisson.events.Event.__module__ == "pyredisson.events"
     assert pickle.loads(pickle.dumps(pyredisson.events.GivenBack("orders", "x:1"))).name == "orders"
     assert "pyredisson.events.Event" in str(get_type_hints(pyredisson.Config)["listeners"])

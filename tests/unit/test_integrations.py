@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from pyredisson import Redisson
@@ -23,7 +21,7 @@ def job(order_id: int) -> None: ...
         ({"client": client, "when_busy": "later"}, "when_busy must be"),
     ],
 )
-def test_a_task_of_celery_that_is_not_valid_is_refused(options: dict[str, Any], reason: str) -> None:
+def test_a_task_of_celery_that_is_not_valid_is_refused(options, reason):
     require("celery")
     from celery import Celery
 
@@ -34,7 +32,7 @@ def test_a_task_of_celery_that_is_not_valid_is_refused(options: dict[str, Any], 
 
 
 @pytest.mark.parametrize(("key", "busy", "reason"), [("{number}", "skip", "'number'"), ("job", "replace", "when_busy")])
-def test_a_job_and_an_actor_that_are_not_valid_are_refused(key: str, busy: Any, reason: str) -> None:
+def test_a_job_and_an_actor_that_are_not_valid_are_refused(key, busy, reason):
     require("rq", "dramatiq")
     import dramatiq
     from dramatiq.brokers.stub import StubBroker
@@ -50,18 +48,18 @@ def test_a_job_and_an_actor_that_are_not_valid_are_refused(key: str, busy: Any, 
     broker.close()
 
 
-def test_a_job_that_is_a_coroutine_function_is_refused() -> None:
+def test_a_job_that_is_a_coroutine_function_is_refused():
     require("rq")
     from pyredisson.integrations.rq import singleton
 
-    async def job() -> None: ...
+    async def job(): ...
 
     with pytest.raises(TypeError, match="when the lock is free again"):
         singleton(client, "job")(job)
 
 
 @pytest.mark.parametrize("at_least", [0, -1, "5"])
-def test_an_executor_of_apscheduler_that_is_not_valid_is_refused(at_least: Any) -> None:
+def test_an_executor_of_apscheduler_that_is_not_valid_is_refused(at_least):
     from pyredisson.integrations.apscheduler import OncePerTick, once_per_tick
 
     with pytest.raises((TypeError, ValueError)):

@@ -1,7 +1,5 @@
 """How our connections are called."""
 
-from __future__ import annotations
-
 import pytest
 
 from pyredisson import Holder
@@ -23,7 +21,7 @@ CLIENT = "0b5d4f0e-0000-4000-8000-000000000000"
         ("!~", "h", "pyredisson:!~:h:4711"),
     ],
 )
-def test_the_name_of_a_connection(app: str | None, host: str, name: str) -> None:
+def test_the_name_of_a_connection(app, host, name):
     assert connection_name(Identity(app, host, 4711, "1"), CLIENT) == f"{name}:{CLIENT}"
 
 
@@ -37,7 +35,7 @@ def test_the_name_of_a_connection(app: str | None, host: str, name: str) -> None
         (Holder(CLIENT, 7, "ann", "web-3", reason="INC-42"), "ann@web-3 thread 7 (by hand: 'INC-42')"),
     ],
 )
-def test_a_holder_in_words(holder: Holder, text: str) -> None:
+def test_a_holder_in_words(holder, text):
     assert str(holder) == text
 
 
@@ -59,9 +57,9 @@ def test_a_holder_in_words(holder: Holder, text: str) -> None:
         ),
     ],
 )
-def test_what_was_found_in_words(found: Found, text: str | None) -> None:
+def test_what_was_found_in_words(found, text):
     assert found.describe() == text
 
 
-def test_the_id_of_a_token_does_not_give_it_away() -> None:
+def test_the_id_of_a_token_does_not_give_it_away():
     assert token_id(b"abc") == "ba7816bf"

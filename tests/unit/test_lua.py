@@ -122,12 +122,12 @@ def names_in(part: str) -> set[str]:
     return {name.strip() for each in lists for name in each.split(",")} - {"nothing"}
 
 
-def test_the_digest_of_each_script_is_pinned() -> None:
+def test_the_digest_of_each_script_is_pinned():
     assert {name: hashlib.sha1(script_text(name).encode()).hexdigest() for name in script_names()} == DIGESTS
 
 
 @pytest.mark.parametrize("name", script_names())
-def test_a_script_takes_its_arguments_in_the_common_order(name: str) -> None:
+def test_a_script_takes_its_arguments_in_the_common_order(name):
     keys, argv = (header_part(file_text(name), word) for word in ("KEYS", "ARGV"))
     if name in OWN_ORDER:
         assert "epoch" not in keys + argv
@@ -143,7 +143,7 @@ def test_a_script_takes_its_arguments_in_the_common_order(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BLOCKS)
-def test_a_shared_block_says_what_it_expects_and_defines(name: str) -> None:
+def test_a_shared_block_says_what_it_expects_and_defines(name):
     text = file_text(f"shared/{name}")
     expects, defines = header_part(text, "Expects"), header_part(text, "Defines")
     assert not text.startswith(("-- Expects", "-- Defines")), "what it does comes first"
@@ -155,7 +155,7 @@ def test_a_shared_block_says_what_it_expects_and_defines(name: str) -> None:
     assert {each for names in defined for each in names.split(", ")} == names_in(defines)
 
 
-def test_each_shared_block_is_shared() -> None:
+def test_each_shared_block_is_shared():
     users = Counter(block for name in script_names() for block in set(included(file_text(name))))
     assert set(users) == set(BLOCKS)
     assert min(users.values()) > 1

@@ -18,7 +18,7 @@ from pyredisson._quorum.hold import node_timeout
 MANY = 400
 
 
-def test_locks_of_the_other_form_are_refused() -> None:
+def test_locks_of_the_other_form_are_refused():
     threads = pyredisson.Redisson.from_url("redis://localhost:1")
     tasks = pyredisson.asyncio.Redisson.from_url("redis://localhost:1")
     with pytest.raises(TypeError, match=r"of pyredisson takes locks of pyredisson, not a pyredisson\.asyncio\.Lock"):
@@ -47,7 +47,7 @@ def test_locks_of_the_other_form_are_refused() -> None:
         (1.0, 5.0, 0.0, 5.0),
     ],
 )
-def test_what_a_node_gets_to_answer(lease: float, configured: float | None, round_trip: float, timeout: float) -> None:
+def test_what_a_node_gets_to_answer(lease, configured, round_trip, timeout):
     assert node_timeout(round(1000 * lease), configured, round_trip) == pytest.approx(timeout)
 
 
@@ -99,9 +99,7 @@ def lines_of(work: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("work", [times_out, releases_what_it_does_not_hold])
-def test_the_holds_of_one_multi_lock_are_found_without_a_look_at_the_others(
-    lock: pyredisson.MultiLock, client: pyredisson.Redisson, work: Callable[[pyredisson.MultiLock], None]
-) -> None:
+def test_the_holds_of_one_multi_lock_are_found_without_a_look_at_the_others(lock, client, work):
     work(lock)
     few = lines_of(partial(work, lock))
     for number in range(MANY):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -37,11 +36,11 @@ OWNER = "8743c9c0-0795-4907-87fd-6c719a6b4586:7"
         ("日本", "x:{日本}"),
     ],
 )
-def test_the_prefix_rule(name: str, expected: str) -> None:
+def test_the_prefix_rule(name, expected):
     assert prefixed("x", name) == expected
 
 
-def test_the_message_names_no_surrogate() -> None:
+def test_the_message_names_no_surrogate():
     """It can be printed and logged."""
     with pytest.raises(ValueError, match="surrogates") as caught:
         check_name("ab\ud800")
@@ -67,11 +66,10 @@ def keys_of(names: LockNames | SemaphoreNames | LatchNames) -> set[str]:
 
 
 @given(
-    st.text("ab{}", min_size=1, max_size=8),
-    st.sampled_from([LockNames, ReadWriteNames, SemaphoreNames, LatchNames]),
+    st.text("ab{}", min_size=1, max_size=8), st.sampled_from([LockNames, ReadWriteNames, SemaphoreNames, LatchNames])
 )
 @example("aaabbab{", LatchNames)
-def test_a_name_is_refused_on_a_cluster_if_its_keys_are_in_several_slots(name: str, kind: Any) -> None:
+def test_a_name_is_refused_on_a_cluster_if_its_keys_are_in_several_slots(name, kind):
     names = kind(name)
     try:
         check_one_slot(names)
@@ -96,6 +94,6 @@ def hashed(key: str) -> str:
         (LatchNames("{a}b"), "ab"),
     ],
 )
-def test_the_error_suggests_another_name(names: Any, suggested: str) -> None:
+def test_the_error_suggests_another_name(names, suggested):
     with pytest.raises(ValueError, match=rf"braces.*, as in '{re.escape(suggested)}'"):
         check_one_slot(names)

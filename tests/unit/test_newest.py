@@ -1,13 +1,11 @@
 """``make test-newest`` reads the versions of the files that pin them; what it asks registries is not run here."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.interop import newest
 
 
-def test_each_pinned_peer_is_found() -> None:
+def test_each_pinned_peer_is_found():
     names = [peer.name for peer in newest.peers()]
     assert {
         "redisson",
@@ -23,5 +21,5 @@ def test_each_pinned_peer_is_found() -> None:
 @pytest.mark.parametrize(
     ("one", "other", "newer"), [("4.10.0", "4.9.1", True), ("4.9.1", "4.9.1", False), ("4.9", "4.9.1", False)]
 )
-def test_versions_are_compared_by_their_numbers(one: str, other: str, newer: bool) -> None:
+def test_versions_are_compared_by_their_numbers(one, other, newer):
     assert newest.is_newer(one, other) is newer

@@ -27,17 +27,17 @@ async def _current_id() -> int:
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_under_trio(call: Callable[[Redisson], Any]) -> None:
+def test_under_trio(call):
     trio = pytest.importorskip("trio")
 
-    async def main() -> None:
+    async def main():
         with pytest.raises(RuntimeError, match=r"this is trio: .*trio\.to_thread"):
             await call(Redisson.from_url("redis://localhost:1"))
 
     trio.run(main)
 
 
-def test_in_an_isolated_subinterpreter() -> None:
+def test_in_an_isolated_subinterpreter():
     """There hiredis cannot be imported; that is said here as it says it there."""
     program = (
         "import sys\n"

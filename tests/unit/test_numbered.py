@@ -34,12 +34,12 @@ from tests.unit.waiters import join, woken
         (b"9" * 30, 1, int("9" * 30)),
     ],
 )
-def test_how_many_waiters_a_message_of_permits_notifies(payload: bytes, each: int, notified: int) -> None:
+def test_how_many_waiters_a_message_of_permits_notifies(payload, each, notified):
     assert permits_message(payload, each, some=False) == notified
     assert permits_message(payload, each, some=True) == (1 if payload == b"1" else notified)
 
 
-def test_a_latch_that_opened_notifies_the_waiter_that_attempts_for_all() -> None:
+def test_a_latch_that_opened_notifies_the_waiter_that_attempts_for_all():
     assert opened_message(b"0") == 1
     for payload in (b"1", b"7", b"", b"00"):
         assert opened_message(payload) == 0
@@ -57,9 +57,7 @@ def alarm(waiter: Waiter, now: float) -> float:
 
 
 @pytest.mark.parametrize(("how_many", "notified"), [(1, [1, 0, 0]), (2, [1, 1, 0]), (ALL, [1, 1, 1])])
-def test_a_hint_for_now_notifies_the_first_of_that_label(
-    world: FakeRuntime, subscriptions: Subscriptions, how_many: int, notified: list[int]
-) -> None:
+def test_a_hint_for_now_notifies_the_first_of_that_label(world, subscriptions, how_many, notified):
     ours, theirs = joined(subscriptions, "ours", 3), joined(subscriptions, "theirs", 1)
     subscriptions.hint("channel", "ours", 0, how_many)
     assert [*map(woken, ours)] == notified
@@ -67,7 +65,7 @@ def test_a_hint_for_now_notifies_the_first_of_that_label(
     assert alarm(ours[0], world.now()) == -math.inf
 
 
-def test_a_hint_for_later_sets_the_alarm_of_the_first(world: FakeRuntime, subscriptions: Subscriptions) -> None:
+def test_a_hint_for_later_sets_the_alarm_of_the_first(world, subscriptions):
     waiters = joined(subscriptions, "ours", 2)
     now = world.now()
     assert alarm(waiters[0], now) == now + 10
@@ -98,7 +96,7 @@ class Interrupted(FakeRuntime):
         work.close()
 
 
-def test_an_interruption_at_the_end_of_a_block_takes_precedence_over_the_error_of_its_body() -> None:
+def test_an_interruption_at_the_end_of_a_block_takes_precedence_over_the_error_of_its_body():
     client = ClientCore(Interrupted(), Config())
     block = PermitSemaphoreCore(client, "orders").hold(0, None, skip=False)
     run(block.enter())

@@ -1,20 +1,14 @@
 """Owners are numbers that are never used twice, and everybody sees when one is gone."""
 
-from __future__ import annotations
-
 import _thread
 import asyncio
 import gc
 import threading
 import weakref
 
-import pytest
-
 from pyredisson._owners import owners as task_owners
 from pyredisson._owners import owners as thread_owners
 from pyredisson._owners.owners import (
-    TaskOwner,
-    ThreadOwner,
     current_task_owner,
     current_thread_id,
     current_thread_owner,
@@ -22,13 +16,13 @@ from pyredisson._owners.owners import (
 from tests.waiting import until
 
 
-def test_no_number_is_used_again() -> None:
+def test_no_number_is_used_again():
     """Unlike ``threading.get_ident()`` and ``id(task)``, which later threads and tasks have again."""
 
-    async def in_a_task() -> None:
+    async def in_a_task():
         numbers.append(current_thread_id())
 
-    numbers: list[int] = []
+    numbers = []
     for _ in range(30):
         asyncio.run(in_a_task())
         thread = threading.Thread(target=lambda: numbers.append(current_thread_id()))
@@ -40,12 +34,12 @@ def test_no_number_is_used_again() -> None:
 # ---- threads ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_thread_that_is_an_owner_in_the_middle_of_becoming_one_stays_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_is_an_owner_in_the_middle_of_becoming_one_stays_alive(monkeypatch):
     """A signal handler uses a lock where the thread is about to use its first one."""
-    found: list[ThreadOwner] = []
+    found = []
     name = thread_owners._thread_name
 
-    def interrupted() -> str:
+    def interrupted():
         if not found:
             monkeypatch.undo()
             found.append(current_thread_owner())
@@ -53,11 +47,11 @@ def test_a_thread_that_is_an_owner_in_the_middle_of_becoming_one_stays_alive(mon
 
     monkeypatch.setattr(thread_owners, "_thread_name", interrupted)
 
-    def use() -> None:
+    def use():
         found.extend((current_thread_owner(), current_thread_owner()))
         alive.extend(each.alive() for each in found)
 
-    alive: list[bool] = []
+    alive = []
     thread = threading.Thread(target=use)
     thread.start()
     thread.join()
@@ -65,14 +59,14 @@ def test_a_thread_that_is_an_owner_in_the_middle_of_becoming_one_stays_alive(mon
     assert alive == [True] * 3
 
 
-def test_a_thread_that_threading_does_not_know_is_an_owner_too() -> None:
+def test_a_thread_that_threading_does_not_know_is_an_owner_too():
     """As of ``_thread``, C extensions and embedding programs."""
     known = set(threading.enumerate())
-    found: list[ThreadOwner] = []
+    found = []
     go = _thread.allocate_lock()
     go.acquire()
 
-    def work() -> None:
+    def work():
         found.append(current_thread_owner())
         go.acquire()
 
@@ -86,9 +80,9 @@ def test_a_thread_that_threading_does_not_know_is_an_owner_too() -> None:
     assert "ended without releasing" in owner.gone_hint()
 
 
-def test_an_owner_keeps_no_thread() -> None:
+def test_an_owner_keeps_no_thread():
     thread = threading.Thread(target=lambda: found.append(current_thread_owner()))
-    found: list[ThreadOwner] = []
+    found = []
     thread.start()
     thread.join()
     gone = weakref.ref(thread)
@@ -101,11 +95,11 @@ def test_an_owner_keeps_no_thread() -> None:
 # ---- tasks -----------------------------------------------------------------------------------------------------------
 
 
-def test_an_owner_keeps_no_task_and_is_not_kept() -> None:
-    async def work() -> TaskOwner:
+def test_an_owner_keeps_no_task_and_is_not_kept():
+    async def work():
         return current_task_owner()
 
-    async def main() -> None:
+    async def main():
         task = asyncio.create_task(work())
         owner = await task
         gone = weakref.ref(task)

@@ -33,14 +33,14 @@ FIRST, LAST = 10, 14
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 
-def test_the_links_of_the_project_are_in_one_place() -> None:
+def test_the_links_of_the_project_are_in_one_place():
     assert {"Homepage", "Documentation", "Source", "Issues", "Changelog"} == set(PROJECT["urls"])
     texts = [*ROOT.glob("*.cff"), *ROOT.glob(".github/**/*.yml"), *ROOT.glob("SECURITY.md"), *ROOT.glob("CODE*.md")]
     naming = {path.name for path in texts if PLACEHOLDER in path.read_text()}
     assert naming == {"release.yml"}  # It refuses to publish them.
 
 
-def test_each_supported_python_is_named_and_tested() -> None:
+def test_each_supported_python_is_named_and_tested():
     assert PROJECT["requires-python"] == f">=3.{FIRST}"
     named = [re.fullmatch(r"Programming Language :: Python :: 3\.(\d+)", each) for each in PROJECT["classifiers"]]
     assert [int(each[1]) for each in named if each] == list(range(FIRST, LAST + 1))
@@ -51,7 +51,7 @@ def test_each_supported_python_is_named_and_tested() -> None:
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_a_workflow_may_do_no_more_than_it_needs(path: Path) -> None:
+def test_a_workflow_may_do_no_more_than_it_needs(path):
     workflow = yaml.safe_load(path.read_text())
     assert workflow["permissions"] == {"contents": "read"}
     for name, job in workflow["jobs"].items():
@@ -59,7 +59,7 @@ def test_a_workflow_may_do_no_more_than_it_needs(path: Path) -> None:
         assert job.get("permissions", {}) == ({"id-token": "write"} if name == "publish" else {}), name
 
 
-def test_code_that_is_not_released_does_not_have_the_number_of_a_release() -> None:
+def test_code_that_is_not_released_does_not_have_the_number_of_a_release():
     first, *released = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     version, _, dev = pyredisson.__version__.partition(".dev")
     if first == "Unreleased":
@@ -93,7 +93,7 @@ def only(folder: Path, pattern: str) -> Path:
     return path
 
 
-def test_twine_accepts_both(built: Path) -> None:
+def test_twine_accepts_both(built):
     files = [str(path) for path in built.iterdir()]
     assert len(files) == 2
     done = subprocess.run(
@@ -102,7 +102,7 @@ def test_twine_accepts_both(built: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_wheel_has_the_package_and_nothing_else(built: Path) -> None:
+def test_the_wheel_has_the_package_and_nothing_else(built):
     with zipfile.ZipFile(only(built, "*.whl")) as wheel:
         names = wheel.namelist()
         metadata = wheel.read(next(name for name in names if name.endswith("/METADATA"))).decode()
@@ -112,6 +112,7 @@ def test_the_wheel_has_the_package_and_nothing_else(built: Path) -> None:
     assert {Path(name).suffix or Path(name).name for name in packed} == {
         ".py",
         ".lua",
+        ".bash",
         ".typed",
         ".html",
         ".css",
@@ -130,7 +131,7 @@ def test_the_wheel_has_the_package_and_nothing_else(built: Path) -> None:
     assert {f"{source}/blob/main/docs/tutorial.md", f"{source}/raw/main/docs/_static/demo.svg"} <= set(targets)
 
 
-def test_the_sdist_has_what_is_needed_to_build_test_and_read(built: Path) -> None:
+def test_the_sdist_has_what_is_needed_to_build_test_and_read(built):
     with tarfile.open(only(built, "*.tar.gz")) as sdist:
         names = {name.partition("/")[2] for name in sdist.getnames()}
     for needed in (

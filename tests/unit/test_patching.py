@@ -1,7 +1,5 @@
 """A monkey patch is refused that leaves greenlets without a way to be told apart."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.command_line import output_of
@@ -27,7 +25,7 @@ IMPORT = "from pyredisson._owners.forks import check_patched, is_patched"
 
 
 @each_kind
-def test_a_patch_before_the_import_passes(kind: str) -> None:
+def test_a_patch_before_the_import_passes(kind):
     require(kind)
     assert output_of("\n".join([PATCH[kind].format(""), IMPORT, CHECK, CHECK, "print(is_patched())"])).split("\n") == [
         "all is well",
@@ -38,7 +36,7 @@ def test_a_patch_before_the_import_passes(kind: str) -> None:
 
 @each_kind
 @pytest.mark.parametrize("early", [False, True], ids=["after the import", "before the import"])
-def test_a_patch_without_threads_is_refused(kind: str, early: bool) -> None:
+def test_a_patch_without_threads_is_refused(kind, early):
     require(kind)
     patch = PATCH[kind].format("thread=False")
     said = output_of("\n".join([patch, IMPORT, CHECK] if early else [IMPORT, patch, CHECK]))
@@ -46,7 +44,7 @@ def test_a_patch_without_threads_is_refused(kind: str, early: bool) -> None:
     assert "gunicorn.conf.py" in said
 
 
-def test_other_libraries_may_replace_the_socket_class() -> None:
+def test_other_libraries_may_replace_the_socket_class():
     replace = "import socket\nclass Proxied(socket.socket): pass\nsocket.socket = Proxied"
     assert output_of("\n".join([IMPORT, replace, CHECK])) == "all is well"
 
@@ -60,7 +58,7 @@ CLIENT = "pyredisson.Redisson.from_url('redis://127.0.0.1:1')"
     [("", CLIENT), (f"client = {CLIENT}", "client.get_lock('orders').lock()")],
     ids=["made", "used"],
 )
-def test_a_client_is_neither_made_nor_used_after_a_late_patch(kind: str, before: str, after: str) -> None:
+def test_a_client_is_neither_made_nor_used_after_a_late_patch(kind, before, after):
     require(kind)
     check = f"check_patched = lambda: {after}"
     said = output_of("\n".join(["import pyredisson", before, PATCH[kind].format(""), check, CHECK]))

@@ -73,13 +73,13 @@ def server() -> Iterator[tuple[Redisson, redis.Redis]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_scripts_of_a_kind_call_what_is_allowed(kind: str) -> None:
+def test_the_scripts_of_a_kind_call_what_is_allowed(kind):
     assert scripts_of(kind)
     for script in scripts_of(kind):
         assert called(script) <= allowed(kind), script
 
 
-def test_nothing_is_allowed_that_no_script_and_no_client_calls() -> None:
+def test_nothing_is_allowed_that_no_script_and_no_client_calls():
     by_client = {"eval", "evalsha", "info", "ping", "subscribe", "unsubscribe", "publish", "type", "exists", "time"}
     for kind in KINDS:
         scripts = {name for script in (*scripts_of(kind), *scripts_of("plain lock")) for name in called(script)}
@@ -88,9 +88,7 @@ def test_nothing_is_allowed_that_no_script_and_no_client_calls() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_user_with_these_permissions_holds_waits_and_releases(
-    kind: str, server: tuple[Redisson, redis.Redis]
-) -> None:
+def test_a_user_with_these_permissions_holds_waits_and_releases(kind, server):
     client, administrator = server
     user = re.sub(r"\W", "-", kind)
     administrator.execute_command("ACL SETUSER", user, *rules_of(kind))
@@ -135,7 +133,7 @@ def test_a_user_with_these_permissions_holds_waits_and_releases(
             assert mine.remain_time_to_live() is None
 
 
-def test_a_user_without_them_is_refused(server: tuple[Redisson, redis.Redis]) -> None:
+def test_a_user_without_them_is_refused(server):
     client, administrator = server
     administrator.execute_command(
         "ACL SETUSER", "fewer", *[rule for rule in rules_of("plain lock") if rule != "+hincrby"]
@@ -151,9 +149,7 @@ def hold_once(handle: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["plain lock", "read-write lock", "semaphore", "semaphore with expiring permits"])
-def test_a_user_who_may_not_use_wait_queues_waits_and_notifies_others(
-    kind: str, server: tuple[Redisson, redis.Redis]
-) -> None:
+def test_a_user_who_may_not_use_wait_queues_waits_and_notifies_others(kind, server):
     client, administrator = server
     of_queues = (
         {"+zcount"} if "expiring" in kind else {"+zadd", "+zcount", "+zrange", "+zrangebyscore", "+zrem", "+zscore"}
@@ -162,7 +158,7 @@ def test_a_user_who_may_not_use_wait_queues_waits_and_notifies_others(
     user = re.sub(r"\W", "-", f"earlier {kind}")
     administrator.execute_command("ACL SETUSER", user, *without)
     url = str(client.url).replace("unix://", f"unix://{user}:secret@")
-    told: list[object] = []
+    told = []
     config = Config(lock_watchdog_timeout=60, listeners=(told.append,))
     with Redisson.from_url(url, config=config) as earlier, Redisson.from_url(str(client.url), config=config) as later:
         for holder, waiter in ((earlier, later), (later, earlier)):
@@ -194,11 +190,7 @@ HELD_AND_WAITED_FOR: dict[str, tuple[str, Callable[[Any, str], Any], Callable[[A
     "plain": ("plain lock", of_kind("lock"), of_kind("lock")),
     "fenced": ("fenced lock", of_kind("fenced_lock"), of_kind("fenced_lock")),
     "non-reentrant": ("plain lock", of_kind("non_reentrant_lock"), of_kind("non_reentrant_lock")),
-    "multi-lock": (
-        "plain lock",
-        lambda client, name: client.get_multi_lock(client.get_lock(name)),
-        of_kind("lock"),
-    ),
+    "multi-lock": ("plain lock", lambda client, name: client.get_multi_lock(client.get_lock(name)), of_kind("lock")),
     "writer before writers": ("read-write lock", writer, writer),
     "writer before readers": ("read-write lock", writer, reader),
     "reader before writers": ("read-write lock", reader, writer),
@@ -236,16 +228,14 @@ async def release_to_waiters(holder: Any, others: list[Any], administrator: redi
 
 @pytest.mark.parametrize("missing", ["~pyredisson_waiting:*", "&pyredisson_waiting:*"])
 @pytest.mark.parametrize("kind", HELD_AND_WAITED_FOR)
-def test_a_release_by_a_user_without_one_rule_forgets_no_waiter(
-    kind: str, missing: str, server: tuple[Redisson, redis.Redis]
-) -> None:
+def test_a_release_by_a_user_without_one_rule_forgets_no_waiter(kind, missing, server):
     client, administrator = server
     user = re.sub(r"\W", "-", f"{kind} {missing}")
     rules = rules_of(HELD_AND_WAITED_FOR[kind][0])
     administrator.execute_command("ACL SETUSER", user, *[rule for rule in rules if rule != missing])
-    told: list[object] = []
+    told = []
 
-    async def main() -> None:
+    async def main():
         url = str(client.url)
         patient = Config(max_wait_without_check=60)  # So that no waiter finds out by itself.
         others = [pyredisson.asyncio.Redisson.from_url(url, config=patient) for _ in range(5)]
@@ -302,16 +292,14 @@ NOTIFYING: dict[str, tuple[str, Calls]] = {
 
 
 @pytest.mark.parametrize("calls", NOTIFYING)
-def test_a_script_without_the_key_of_the_queue_is_refused_once_and_runs(
-    calls: str, server: tuple[Redisson, redis.Redis]
-) -> None:
+def test_a_script_without_the_key_of_the_queue_is_refused_once_and_runs(calls, server):
     client, administrator = server
     kind, make_calls = NOTIFYING[calls]
     user = re.sub(r"\W", "-", f"no key {calls}")
     rules = [rule for rule in rules_of(kind) if rule != "~pyredisson_waiting:*"]
     administrator.execute_command("ACL SETUSER", user, *rules)
     url = str(client.url).replace("unix://", f"unix://{user}:secret@")
-    told: list[object] = []
+    told = []
     config = Config(listeners=(told.append,))
     administrator.config_resetstat()
     with Redisson.from_url(url, config=config) as theirs:
@@ -322,10 +310,10 @@ def test_a_script_without_the_key_of_the_queue_is_refused_once_and_runs(
     assert "~pyredisson_waiting:*" in warning.text
 
 
-def test_a_refusal_for_another_reason_is_not_taken_for_that_of_a_queue(server: tuple[Redisson, redis.Redis]) -> None:
+def test_a_refusal_for_another_reason_is_not_taken_for_that_of_a_queue(server):
     client, administrator = server
     administrator.execute_command("ACL SETUSER", "no-hkeys", *rules_of("plain lock"), "-hkeys")
-    told: list[object] = []
+    told = []
     url = str(client.url).replace("unix://", "unix://no-hkeys:secret@")
     with Redisson.from_url(url, config=Config(listeners=(told.append,))) as theirs:
         with pytest.raises(redis.exceptions.NoPermissionError):

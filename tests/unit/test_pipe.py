@@ -20,11 +20,11 @@ class Transport:
         self.writes.append(data)
 
 
-def test_the_requests_of_one_turn_leave_in_portions_while_more_are_made() -> None:
+def test_the_requests_of_one_turn_leave_in_portions_while_more_are_made():
     """The server answers the first portion while the next one is made."""
-    sent: list[bytes] = []
+    sent = []
 
-    async def ask() -> list[object]:
+    async def ask():
         transport = Transport()
         pipe = Pipe(asyncio.get_running_loop())
         await pipe.adopt(asyncio.StreamReader(), SimpleNamespace(transport=transport))
@@ -42,7 +42,7 @@ def test_the_requests_of_one_turn_leave_in_portions_while_more_are_made() -> Non
     assert b"".join(sent) == b"".join(b"%d;" % number for number in range(len(replies)))
 
 
-def test_a_request_that_a_signal_handler_cancels_as_its_reply_arrives_keeps_no_other_reply() -> None:
+def test_a_request_that_a_signal_handler_cancels_as_its_reply_arrives_keeps_no_other_reply():
     class Cancelled(asyncio.Future[object]):
         """It is cancelled between the question and the answer."""
 
@@ -51,7 +51,7 @@ def test_a_request_that_a_signal_handler_cancels_as_its_reply_arrives_keeps_no_o
             self.cancel()
             return found
 
-    async def ask() -> object:
+    async def ask():
         loop = asyncio.get_running_loop()
         pipe = Pipe(loop)
         await pipe.adopt(asyncio.StreamReader(), SimpleNamespace(transport=Transport()))

@@ -1,7 +1,5 @@
 """The child of a fork is noticed, whether or not Python was told of the fork."""
 
-from __future__ import annotations
-
 from tests.command_line import output_of
 
 HEAD = """
@@ -23,7 +21,7 @@ HEAD = """
 """
 
 
-def test_other_threads_wait_until_the_callbacks_have_run() -> None:
+def test_other_threads_wait_until_the_callbacks_have_run():
     """Else they would go on as the parent."""
     said = output_of(
         HEAD
@@ -56,7 +54,7 @@ def test_other_threads_wait_until_the_callbacks_have_run() -> None:
     assert said.split() == ["callback", "checked", "checked", "checked"]
 
 
-def test_a_callback_may_check_and_may_fail() -> None:
+def test_a_callback_may_check_and_may_fail():
     said = output_of(
         HEAD
         + """
@@ -71,7 +69,7 @@ def test_a_callback_may_check_and_may_fail() -> None:
     assert said.split() == ["called", "called"]
 
 
-def test_a_callback_that_was_interrupted_runs_again() -> None:
+def test_a_callback_that_was_interrupted_runs_again():
     said = output_of(
         HEAD
         + """
@@ -97,7 +95,7 @@ def test_a_callback_that_was_interrupted_runs_again() -> None:
     assert said.split() == ["interrupted", "2"]
 
 
-def test_after_a_fork_by_python_nothing_has_to_check() -> None:
+def test_after_a_fork_by_python_nothing_has_to_check():
     said = output_of(
         HEAD
         + """

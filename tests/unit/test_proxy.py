@@ -52,7 +52,7 @@ def direct(valkey: Server, unique_name: str) -> Iterator[redis.Redis]:
         client.unlink(unique_name)
 
 
-def test_what_it_does_not_understand_fails_the_test(valkey: Server) -> None:
+def test_what_it_does_not_understand_fails_the_test(valkey):
     with socket.socket() as gibberish:
         gibberish.bind((HOST, 0))
         gibberish.listen()
@@ -68,9 +68,7 @@ def test_what_it_does_not_understand_fails_the_test(valkey: Server) -> None:
         proxy.close()
 
 
-def test_the_reply_is_dropped_of_a_request_that_was_executed(
-    proxy: Proxy, connect: Callable[..., redis.Redis], direct: redis.Redis, unique_name: str
-) -> None:
+def test_the_reply_is_dropped_of_a_request_that_was_executed(proxy, connect, direct, unique_name):
     client = connect(socket_timeout=0.5)
     lost = proxy.drop_reply("incrby", k=2)
     with pytest.raises(AssertionError, match="drop_reply: no effect"):
@@ -85,9 +83,7 @@ def test_the_reply_is_dropped_of_a_request_that_was_executed(
     assert client.incr(unique_name) == 3, "on a new connection; only the second was meant"
 
 
-def test_a_held_request_is_delivered_after_its_client_has_left(
-    proxy: Proxy, connect: Callable[..., redis.Redis], direct: redis.Redis, unique_name: str
-) -> None:
+def test_a_held_request_is_delivered_after_its_client_has_left(proxy, connect, direct, unique_name):
     client = connect(db=3, socket_timeout=0.5)
     held = proxy.hold_request("INCRBY", k=2)
     with pytest.raises(AssertionError, match="nothing is held"):
@@ -109,9 +105,7 @@ def test_a_held_request_is_delivered_after_its_client_has_left(
     assert proxy.hits["hold_request"] == held.hits == 1
 
 
-def test_a_duplicated_request_is_executed_twice_and_answered_once(
-    proxy: Proxy, client: redis.Redis, direct: redis.Redis, unique_name: str
-) -> None:
+def test_a_duplicated_request_is_executed_twice_and_answered_once(proxy, client, direct, unique_name):
     toxic = proxy.duplicate_request("INCRBY")
     assert client.incr(unique_name) == 1
     assert client.get(unique_name) == b"2"
@@ -120,14 +114,7 @@ def test_a_duplicated_request_is_executed_twice_and_answered_once(
 
 
 @pytest.mark.parametrize(("direction", "executed"), [("up", 0), ("down", 1)])
-def test_a_blackhole_swallows_requests_or_replies(
-    proxy: Proxy,
-    connect: Callable[..., redis.Redis],
-    direct: redis.Redis,
-    unique_name: str,
-    direction: str,
-    executed: int,
-) -> None:
+def test_a_blackhole_swallows_requests_or_replies(proxy, connect, direct, unique_name, direction, executed):
     client = connect(socket_timeout=0.5)
     client.ping()
     proxy.blackhole(direction)  # type: ignore[arg-type]

@@ -23,21 +23,21 @@ def classes_of(package: ModuleType) -> list[type]:
 
 
 @PACKAGES
-def test_public_classes_name_their_public_module(package: ModuleType) -> None:
+def test_public_classes_name_their_public_module(package):
     for kind in classes_of(package):
         assert re.fullmatch(r"pyredisson(\.asyncio|\.[a-z]+)?", kind.__module__), kind
         assert kind.__module__ != "pyredisson.asyncio" or getattr(pyredisson.asyncio, kind.__name__) is kind
 
 
 @PACKAGES
-def test_help_names_no_inner_module_or_base(package: ModuleType) -> None:
+def test_help_names_no_inner_module_or_base(package):
     for kind in classes_of(package):
         found = INNER.findall(pydoc.plain(pydoc.render_doc(kind)))
         assert not found, (kind, found)
 
 
 @PACKAGES
-def test_errors_of_calls_name_the_public_class(package: ModuleType) -> None:
+def test_errors_of_calls_name_the_public_class(package):
     with pytest.raises(TypeError, match=r"^Redisson\.get_lock\(\)"):
         package.Redisson.get_lock()  # type: ignore[attr-defined]
     with pytest.raises(TypeError, match=r"^Lock\.is_locked\(\)"):

@@ -1,9 +1,5 @@
 """What errors of servers and connections say that there is to do."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 import pyredisson
@@ -35,7 +31,7 @@ from pyredisson._core.messages import remedy_of
         ("[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)", "no TLS"),
     ],
 )
-def test_a_remedy(text: str, remedy: str) -> None:
+def test_a_remedy(text, remedy):
     found = remedy_of(text)
     assert found is not None
     assert remedy in found
@@ -44,11 +40,11 @@ def test_a_remedy(text: str, remedy: str) -> None:
 @pytest.mark.parametrize(
     "text", ["Connection refused", "no reply from the server within 1 s", "ERR value is not an integer"]
 )
-def test_no_remedy_is_known(text: str) -> None:
+def test_no_remedy_is_known(text):
     assert remedy_of(text) is None
 
 
 @pytest.mark.parametrize("setting", ["ssl_ca_certs", "ssl_certfile", "ssl_keyfile"])
-def test_a_missing_file_of_the_tls_settings_is_named(tmp_path: Path, setting: str) -> None:
+def test_a_missing_file_of_the_tls_settings_is_named(tmp_path, setting):
     with pytest.raises(ValueError, match=rf"{setting}='.*missing\.pem'"):
         pyredisson.Redisson.from_url(f"rediss://h?{setting}={tmp_path / 'missing.pem'}")

@@ -11,20 +11,20 @@ import redis.exceptions as rx
 
 from pyredisson._core.client import ClientCore
 from pyredisson._core.failures import Failure, NotSent, Rejected, Unanswered
-from pyredisson._core.hold import Hold
+from pyredisson._core.hold import SingleHold
 from pyredisson._core.ownership import Ownership, Pending
 from pyredisson._core.requests import ACQUIRED, Refused
-from pyredisson._core.runtime import Ask, Runtime, run, together
+from pyredisson._core.runtime import Runtime, ServerRequest, run, together
 from pyredisson._kinds.lock import LockCore
 from pyredisson._quorum.hold import Member, acquire_part, release_part
 from pyredisson.config import Config
 from pyredisson.errors import LockError, LockLostError, OutcomeUnknownError
 from tests.unit.fake import FakeOwner, FakeRuntime
 
-AskT = TypeVar("AskT", bound=Ask)
+RequestT = TypeVar("RequestT", bound=ServerRequest)
 
 
-class Question(Ask):
+class Question(ServerRequest):
     """A request that is only a word."""
 
     def __await__(self) -> Generator[Question, None, Any]:
@@ -41,25 +41,25 @@ class Servers(FakeRuntime):
     says: Callable[[Any], Any] = lambda request: request
     waves: list[list[Any]] = field(default_factory=list)
 
-    async def fan_out(self, asks: Iterable[AskT]) -> list[AskT]:
+    async def fan_out(self, requests: Iterable[RequestT]) -> list[RequestT]:
         self.waves.append(wave := [])
         made = []
-        for ask in asks:
-            wave.append(ask.request)
-            made.append(ask)
-        for ask in made:
-            ask.answer = self.says(ask.request)
+        for each in requests:
+            wave.append(each.prepared)
+            made.append(each)
+        for each in made:
+            each.answer = self.says(each.prepared)
         return made
 
-    def ask(self, word: str) -> Question:  # type: ignore[override]
+    def each(self, word: str) -> Question:  # type: ignore[override]
         return Question(cast("Runtime", self), word, 1.0)
 
 
 async def spell(servers: Servers, *words: str) -> str:
-    return " ".join([await servers.ask(word) for word in words])
+    return " ".join([await servers.each(word) for word in words])
 
 
-def test_the_results_are_in_order_however_long_each_takes() -> None:
+def test_the_results_are_in_order_however_long_each_takes():
     servers = Servers()
     words = [("a", "b", "c"), (), ("d",), ("e", "f")]
     spelt = run(together(cast("Runtime", servers), (spell(servers, *each) for each in words)))
@@ -67,19 +67,19 @@ def test_the_results_are_in_order_however_long_each_takes() -> None:
     assert [wave for wave in servers.waves if wave] == [["a", "d", "e"], ["b", "f"], ["c"]]
 
 
-def test_each_is_begun_when_the_request_of_the_one_before_was_sent() -> None:
-    begun: list[str] = []
+def test_each_is_begun_when_the_request_of_the_one_before_was_sent():
+    begun = []
 
-    async def begin(word: str) -> str:
+    async def begin(word):
         begun.append(word)
         assert servers.waves == [begun[:-1]]
-        return cast("str", await servers.ask(word))
+        return cast("str", await servers.each(word))
 
     servers = Servers()
     assert run(together(cast("Runtime", servers), map(begin, "abc"))) == ["a", "b", "c"]
 
 
-def test_an_error_of_ours_is_the_result_of_the_one_that_failed() -> None:
+def test_an_error_of_ours_is_the_result_of_the_one_that_failed():
     errors = {"b": NotSent(rx.ConnectionError("refused")), "c": LockError("not yours")}
     servers = Servers(says=lambda word: errors.get(word, word))
     found = run(together(cast("Runtime", servers), [spell(servers, word) for word in "abcd"]))
@@ -88,22 +88,22 @@ def test_an_error_of_ours_is_the_result_of_the_one_that_failed() -> None:
 
 @pytest.mark.parametrize("where", ["sending", "beginning", "ending"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError, GeneratorExit])
-def test_an_interruption_ends_all_of_them_and_is_raised(error: type[BaseException], where: str) -> None:
-    ended: list[str] = []
+def test_an_interruption_ends_all_of_them_and_is_raised(error, where):
+    ended = []
     interruption = error()
 
-    async def work(word: str) -> None:
+    async def work(word):
         try:
             if (word, where) == ("b", "beginning"):
                 raise interruption
-            await servers.ask(word)
+            await servers.each(word)
             if (word, where) == ("b", "ending"):
                 raise interruption
-            await servers.ask(word)
+            await servers.each(word)
         finally:
             ended.append(word)
 
-    def says(word: str) -> str:
+    def says(word):
         if word == "c" and where == "sending":
             raise interruption
         return word
@@ -136,7 +136,7 @@ class Part:
         self.client = ClientCore(cast("Runtime", self.node), Config())
         self.member = Member(LockCore(self.client, "orders"), "node 1")
         self.ownership: Ownership = self.member.lock.ownership_of(FakeOwner(1))
-        self.hold = Hold(30_000, watchdog=True)
+        self.hold = SingleHold(30_000, watchdog=True)
 
     def acquire(self) -> Any:
         asking = acquire_part(self.member, self.member.kind, self.ownership, self.hold)
@@ -151,22 +151,22 @@ class Part:
         return sum(map(len, self.node.waves))
 
 
-def test_a_member_that_knows_a_later_epoch_is_asked_once_more() -> None:
+def test_a_member_that_knows_a_later_epoch_is_asked_once_more():
     part = Part([b"stale", b"7"], None)
     assert part.acquire() == ACQUIRED
     assert (part.asked, part.ownership.epoch) == (2, 8)
 
 
-def test_a_member_that_always_knows_a_later_epoch_is_in_doubt() -> None:
+def test_a_member_that_always_knows_a_later_epoch_is_in_doubt():
     part = Part([b"stale", b"7"], [b"stale", b"9"])
     assert isinstance(part.acquire(), Unanswered)
     assert part.ownership.pending is Pending.ACQUIRE
 
 
-def test_a_request_that_was_overtaken_is_not_sent_again() -> None:
+def test_a_request_that_was_overtaken_is_not_sent_again():
     part = Part()
 
-    def overtaken(request: Any) -> Any:
+    def overtaken(request):
         part.ownership.begin_force()
         return [b"stale", b"7"]
 
@@ -186,20 +186,20 @@ def test_a_request_that_was_overtaken_is_not_sent_again() -> None:
         ([b"what?"], Pending.ACQUIRE),
     ],
 )
-def test_a_member_without_an_answer_of_use_is_asked_once(answer: Any, pending: Pending | None) -> None:
+def test_a_member_without_an_answer_of_use_is_asked_once(answer, pending):
     part = Part(answer)
     assert isinstance(part.acquire(), Failure)
     assert (part.asked, part.ownership.pending) == (1, pending)
 
 
-def test_what_is_pending_is_repeated_and_no_error_says_that_it_had_no_effect() -> None:
+def test_what_is_pending_is_repeated_and_no_error_says_that_it_had_no_effect():
     part = Part(Unanswered(rx.TimeoutError("no reply")), NotSent(rx.ConnectionError("refused")))
     part.acquire()
     assert isinstance(part.acquire(), Unanswered)
     assert part.ownership.pending is Pending.ACQUIRE
 
 
-def test_a_release_that_is_pending_is_settled_before_the_next_acquire() -> None:
+def test_a_release_that_is_pending_is_settled_before_the_next_acquire():
     part = Part(None, Unanswered(rx.TimeoutError("no reply")), 1, 5)
     assert part.acquire() == ACQUIRED
     assert isinstance(part.release(), Unanswered)
@@ -208,7 +208,7 @@ def test_a_release_that_is_pending_is_settled_before_the_next_acquire() -> None:
     assert part.asked == 4
 
 
-def test_a_release_that_is_pending_is_settled_by_the_next_release() -> None:
+def test_a_release_that_is_pending_is_settled_by_the_next_release():
     part = Part(None, Unanswered(rx.TimeoutError("no reply")), None)
     part.acquire()
     part.release()
@@ -217,12 +217,12 @@ def test_a_release_that_is_pending_is_settled_by_the_next_release() -> None:
     assert part.ownership.pending is None
 
 
-def test_a_copy_that_is_read_after_the_lease_says_nothing_of_an_earlier_one() -> None:
+def test_a_copy_that_is_read_after_the_lease_says_nothing_of_an_earlier_one():
     part = Part(None, Unanswered(rx.TimeoutError("no reply")))
     part.acquire()
     part.release()
 
-    def late(request: Any) -> None:
+    def late(request):
         part.node.time += 30
 
     part.node.says = late

@@ -19,7 +19,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return lambda at: now.__setitem__(0, at)
 
 
-def test_work_rests_for_several_times_as_long_as_it_took(clock: Callable[[float], None]) -> None:
+def test_work_rests_for_several_times_as_long_as_it_took(clock):
     work = Pace(20, least=5)
     assert work.is_due
     work.worked(1.0)
@@ -34,7 +34,7 @@ def test_work_rests_for_several_times_as_long_as_it_took(clock: Callable[[float]
     assert work.is_due
 
 
-def test_work_may_be_repeated_a_few_times_in_a_row(clock: Callable[[float], None]) -> None:
+def test_work_may_be_repeated_a_few_times_in_a_row(clock):
     work = Pace(20, ahead=2.0)
     done = 0
     while work.is_due:
@@ -45,7 +45,7 @@ def test_work_may_be_repeated_a_few_times_in_a_row(clock: Callable[[float], None
     assert work.is_due
 
 
-def test_a_thread_that_is_not_waited_for_returns_its_result_or_its_error() -> None:
+def test_a_thread_that_is_not_waited_for_returns_its_result_or_its_error():
     assert in_daemon_thread(threading.current_thread, "reader").result(10).daemon
     failed = in_daemon_thread(lambda: 1 / 0, "reader")
     with pytest.raises(ZeroDivisionError):

@@ -7,13 +7,7 @@ import threading
 import pytest
 
 from pyredisson._core.client import ClientCore
-from pyredisson._core.server import (
-    Complaint,
-    ServerFacts,
-    ServerState,
-    complaints,
-    read_info,
-)
+from pyredisson._core.server import Complaint, ServerFacts, ServerState, complaints, read_info
 from pyredisson.config import Config
 from tests.unit.fake import FakeMutex, FakeRuntime
 
@@ -40,7 +34,7 @@ class Heard:
         self.server.on_learned.append(lambda new, old: self.learned.append((new, old)))
 
 
-def test_what_a_server_says_is_read() -> None:
+def test_what_a_server_says_is_read():
     assert facts() == ServerFacts(
         run_id="aaaa",
         uptime=77,
@@ -60,7 +54,7 @@ def test_what_a_server_says_is_read() -> None:
     ("state", "syncing"),
     [("online", 0), ("wait_bgsave", 1), ("send_bulk", 1), ("send_bulk_and_stream", 1), ("bg_transfer", 1)],
 )
-def test_a_replica_in_its_first_synchronisation_is_not_in_step(state: str, syncing: int) -> None:
+def test_a_replica_in_its_first_synchronisation_is_not_in_step(state, syncing):
     said = REDIS.replace(b"state=online", f"state={state},offset=0,lag=0".encode()).replace(b"slaves:2", b"slaves:1")
     known, client = facts(said), ClientCore(FakeRuntime(), Config())
     assert (known.replicas, known.syncing, known.in_step) == (1, syncing, 1 - syncing)
@@ -68,12 +62,12 @@ def test_a_replica_in_its_first_synchronisation_is_not_in_step(state: str, synci
     assert client.replicas.wanted() == 1 - syncing
 
 
-def test_valkey_is_recognised_by_its_own_name_and_version() -> None:
+def test_valkey_is_recognised_by_its_own_name_and_version():
     assert (facts(VALKEY).product, facts(VALKEY).version) == ("valkey", "9.1.0")
 
 
 @pytest.mark.parametrize("said", [b"", b"nonsense", b"# Server\r\n", b"uptime_in_seconds:soon\r\n", b"\xff:\xfe\r\n"])
-def test_what_is_missing_or_unreadable_is_unknown(said: bytes) -> None:
+def test_what_is_missing_or_unreadable_is_unknown(said):
     known = facts(said)
     assert (known.run_id, known.uptime, known.role, known.replicas) == ("", 0, "", 0)
     assert known.eviction is None
@@ -82,14 +76,14 @@ def test_what_is_missing_or_unreadable_is_unknown(said: bytes) -> None:
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-random", "volatile-ttl", "volatile-lfu"])
-def test_every_policy_that_evicts_is_complained_of(policy: str) -> None:
+def test_every_policy_that_evicts_is_complained_of(policy):
     [complaint] = complaints(facts(REDIS.replace(b"noeviction", policy.encode())))
     assert complaint.setting == "maxmemory-policy"
     assert policy in complaint.text
     assert "maxmemory-policy noeviction" in complaint.text
 
 
-def test_each_connection_is_reported_with_the_one_before() -> None:
+def test_each_connection_is_reported_with_the_one_before():
     heard = Heard()
     assert heard.server.facts is None
     heard.server.inspect(REDIS)
@@ -98,7 +92,7 @@ def test_each_connection_is_reported_with_the_one_before() -> None:
     assert heard.server.facts == facts(VALKEY)
 
 
-def test_each_complaint_comes_once_a_client() -> None:
+def test_each_complaint_comes_once_a_client():
     heard = Heard()
     bad = REDIS.replace(b"noeviction", b"allkeys-lru")
     heard.server.inspect(bad)

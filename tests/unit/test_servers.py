@@ -13,7 +13,7 @@ def no_build(monkeypatch: pytest.MonkeyPatch) -> Build:
     return Build("valkey-1.0", lambda: ["/nonexistent/valkey-server", VALKEY.require()], "build it")
 
 
-def test_a_missing_build_says_why_and_skips(no_build: Build) -> None:
+def test_a_missing_build_says_why_and_skips(no_build):
     assert no_build.path() is None
     reason = no_build.missing()
     assert reason is not None
@@ -25,7 +25,7 @@ def test_a_missing_build_says_why_and_skips(no_build: Build) -> None:
         Server.start(no_build)
 
 
-def test_a_missing_build_fails_when_all_are_required(no_build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_build_fails_when_all_are_required(no_build, monkeypatch):
     monkeypatch.setenv("PYREDISSON_REQUIRE_ALL", "1")
     with pytest.raises(pytest.fail.Exception, match=r"no valkey-1\.0 here"):
         no_build.require()

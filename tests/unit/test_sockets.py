@@ -19,12 +19,12 @@ def sockets(request: pytest.FixtureRequest) -> Sockets:
     return made
 
 
-def test_a_request_larger_than_the_buffer_leaves_in_full(sockets: Sockets) -> None:
+def test_a_request_larger_than_the_buffer_leaves_in_full(sockets):
     ours, theirs = socket.socketpair()
     request = bytes(range(256)) * 4096
     received = bytearray()
 
-    def serve() -> None:
+    def serve():
         while len(received) < len(request):
             received.extend(theirs.recv(65536))
         theirs.sendall(b":1\r\n")
@@ -38,7 +38,7 @@ def test_a_request_larger_than_the_buffer_leaves_in_full(sockets: Sockets) -> No
     assert received == request
 
 
-def test_a_request_to_a_server_that_has_gone_was_not_sent(sockets: Sockets) -> None:
+def test_a_request_to_a_server_that_has_gone_was_not_sent(sockets):
     ours, theirs = socket.socketpair()
     theirs.close()
     with pytest.raises(NotSent, match="Broken pipe"):

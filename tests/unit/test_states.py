@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 from pyredisson._core import ownership as ownerships
 from pyredisson._core import wait_queue
-from pyredisson._core.hold import Hold
+from pyredisson._core.hold import SingleHold
 from pyredisson._core.names import ACQUIRED, GO, NOTIFIED, NOTIFIED_ALONE, OBSERVE, OBSERVE_AND_ATTEMPT, LockNames
 from pyredisson._core.ownership import Ownership, Pending, RequestState
 from pyredisson._core.subscriptions import Subscriptions, Waiter
 from pyredisson._core.wait_queue import Membership, Observing, QueuedGroup
 from pyredisson._core.waiting import lock_message
-from tests.unit.fake import FakeOwner, FakeRuntime
+from tests.unit.fake import FakeOwner
 from tests.unit.waiters import MAX_WAIT
 
 
@@ -73,17 +73,14 @@ def walk(
 
 # ---- the request of an owner -----------------------------------------------------------------------------------------
 
-ENDS = (
-    *("granted", "refused", "released", "lose_one", "given_back"),
-    *("abandon", "expire", "clear", "redo_release"),
-)
+ENDS = ("granted", "refused", "released", "lose_one", "given_back", "abandon", "expire", "clear", "redo_release")
 
 
-def new_hold() -> Hold:
-    return Hold(10_000, watchdog=False)
+def new_hold() -> SingleHold:
+    return SingleHold(10_000, watchdog=False)
 
 
-def held(ownership: Ownership) -> list[Hold]:
+def held(ownership: Ownership) -> list[SingleHold]:
     return ownership.holds[-1:]
 
 
@@ -120,7 +117,7 @@ CALLS: dict[str, Call] = {
     "begin_force": lambda own: own.begin_force(),
     "raise_epoch": lambda own: own.raise_epoch(own.request_id, 1),
     "take_released_behind": lambda own: own.take_released_behind(),
-    "settle_until": lambda own: own.settle_until(),
+    "keep_pending_until": lambda own: own.keep_pending_until(),
     "leave_given_up": lambda own: own.leave_given_up(own.holds[-1] if own.holds else None),
 }
 
@@ -139,7 +136,7 @@ def situation_of(ownership: Ownership) -> object:
     return *state, len(request.due), request.queued_ms, ownership.loss
 
 
-def test_the_walk_makes_each_call_that_changes_a_request() -> None:
+def test_the_walk_makes_each_call_that_changes_a_request():
     changes = re.compile(r"in_flight\.(begin|repeat|leave|doubt|(state|pending) = )")
     methods = {name: method for name, method in vars(Ownership).items() if inspect.isfunction(method)}
     changing = {name for name, method in methods.items() if changes.search(inspect.getsource(method))}
@@ -147,7 +144,7 @@ def test_the_walk_makes_each_call_that_changes_a_request() -> None:
     assert len(changing) > 10
 
 
-def test_requests_are_in_the_states_of_the_table(world: FakeRuntime) -> None:
+def test_requests_are_in_the_states_of_the_table(world):
     table = table_of(ownerships, ENDS)
     unlikely = {  # What is granted or refused is an acquire, and the watchdog's copy of one is never the first.
         Transition("BACKGROUND", "SETTLED", "granted"),
@@ -203,11 +200,11 @@ def group_situation_of(waiter: Waiter) -> object:
     return states_of(waiter), said, group._last.notified, len(group.waiters)
 
 
-def test_groups_are_in_the_states_of_the_table(world: FakeRuntime) -> None:
+def test_groups_are_in_the_states_of_the_table(world):
     table = table_of(wait_queue)
     assert {each.state for each in table} == {*Membership.__members__, *Observing.__members__}
 
-    def new() -> Waiter:
+    def new():
         subscriptions = Subscriptions(world, MAX_WAIT)
         group = QueuedGroup(subscriptions, NAMES, "me", "lock", lock_message)
         waiter = Waiter(group, world.ticket())

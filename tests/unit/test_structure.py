@@ -176,12 +176,12 @@ def forbidden_imports(tree: ast.Module) -> list[str]:
 
 
 @every(CORE)
-def test_the_core_imports_no_clock_socket_thread_or_chance(path: Path) -> None:
+def test_the_core_imports_no_clock_socket_thread_or_chance(path):
     assert forbidden_imports(tree_of(path)) == []
 
 
 @every(CORE)
-def test_the_core_waits_through_its_runtime_only(path: Path) -> None:
+def test_the_core_waits_through_its_runtime_only(path):
     """Whatever the core awaits is its own or its runtime's: under threads nothing may ever suspend.
 
     But a member of a multi-lock yields its requests, to what runs several members side by side.
@@ -206,7 +206,7 @@ def header_of(path: Path) -> list[str]:
 
 
 @every(SCRIPTS)
-def test_a_script_says_what_it_takes_and_what_it_replies(path: Path) -> None:
+def test_a_script_says_what_it_takes_and_what_it_replies(path):
     header = header_of(path)
     starts = [line.split(" ", 1)[0] for line in header]
     assert starts[0] not in ("KEYS", "ARGV", "Reply"), "what it does comes first"
@@ -224,7 +224,7 @@ def test_a_script_says_what_it_takes_and_what_it_replies(path: Path) -> None:
 
 
 @every(SCRIPTS)
-def test_a_script_is_free_of_chance_and_of_globals(path: Path) -> None:
+def test_a_script_is_free_of_chance_and_of_globals(path):
     body = script_text(path.stem)
     assert "math.random" not in body
     assert not re.search(r"^[a-z_]\w* = ", re.sub(r"^\s*local .*$", "", body, flags=re.MULTILINE), re.MULTILINE)
@@ -236,7 +236,7 @@ def in_wait_queue(name: str) -> bool:
     return acquire != name and (PACKAGE / "_lua" / f"{acquire}_acquire.lua").exists()
 
 
-def test_each_script_is_called_in_one_place_by_its_kind() -> None:
+def test_each_script_is_called_in_one_place_by_its_kind():
     names = {path.stem for path in SCRIPTS if not in_wait_queue(path.stem)}
     assert len(names) < len(SCRIPTS)
     calls = [
@@ -252,14 +252,14 @@ def test_each_script_is_called_in_one_place_by_its_kind() -> None:
     assert {path.parent.name for _, path in calls} == {"_kinds", "fencing"}
 
 
-def test_requests_are_made_by_kinds_alone() -> None:
+def test_requests_are_made_by_kinds_alone():
     for path in CORE:
         if path.parent.name != "_kinds" and path.name not in ("kind.py", "numbered.py"):
             assert ".prepare(" not in path.read_text(encoding="utf-8"), by_path(path)
 
 
 @every(SOURCES)
-def test_names_in_redis_are_written_in_one_place(path: Path) -> None:
+def test_names_in_redis_are_written_in_one_place(path):
     if path.name == "names.py" and path.parent.name == "_core":
         return
     docstrings = {
@@ -297,7 +297,7 @@ def offered_by(path: Path) -> set[str]:
 
 
 @every(SOURCES)
-def test_public_modules_alone_say_what_they_export(path: Path) -> None:
+def test_public_modules_alone_say_what_they_export(path):
     tree = tree_of(path)
     names = exports_of(tree)
     assert (names is not None) == (module_of(path) in PUBLIC)
@@ -307,7 +307,7 @@ def test_public_modules_alone_say_what_they_export(path: Path) -> None:
         assert set(names) <= bound_in(tree) | imported, "exported, and not there"
 
 
-def test_what_modules_take_from_each_other_is_offered() -> None:
+def test_what_modules_take_from_each_other_is_offered():
     offered = {module_of(path): offered_by(path) for path in SOURCES}
     breaches = []
     for path in SOURCES:
@@ -322,7 +322,7 @@ def test_what_modules_take_from_each_other_is_offered() -> None:
 
 
 @pytest.mark.parametrize("package", [pyredisson, pyredisson.asyncio], ids=lambda package: package.__name__)
-def test_a_package_exports_every_public_name(package: object) -> None:
+def test_a_package_exports_every_public_name(package):
     names = package.__all__  # type: ignore[attr-defined]
     assert names == sorted(names)
     submodules = {path.stem for path in PACKAGE.iterdir()} | {path.stem for path in (PACKAGE / "_asyncio").iterdir()}
@@ -348,7 +348,7 @@ def statements_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.
 
 
 @every([*PRIMITIVES, *CLIENTS, PACKAGE / "lease.py", PACKAGE / "config.py"])
-def test_public_classes_are_closed(path: Path) -> None:
+def test_public_classes_are_closed(path):
     bases = {ast.unparse(base).partition("[")[0] for node in classes_in(path) for base in node.bases}
     for node in classes_in(path):
         if not node.name.startswith("_") and node.name not in bases and "Protocol" not in map(ast.unparse, node.bases):
@@ -356,12 +356,12 @@ def test_public_classes_are_closed(path: Path) -> None:
 
 
 @every(PRIMITIVES)
-def test_a_method_of_a_facade_is_one_or_two_statements(path: Path) -> None:
+def test_a_method_of_a_facade_is_one_or_two_statements(path):
     for node in classes_in(path):
         for method in node.body:
             if not isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 continue
-            if node.name in ("HoldContext", "PermitHold") and method.name.startswith("_"):
+            if node.name in ("Hold", "PermitHold") and method.name.startswith("_"):
                 continue  # Keeps the lease between entering and leaving.
             statements = statements_of(method)
             at = f"{node.name}.{method.name}"
@@ -372,18 +372,37 @@ def test_a_method_of_a_facade_is_one_or_two_statements(path: Path) -> None:
 
 
 @every(CLIENTS)
-def test_a_client_makes_each_kind_in_two_statements(path: Path) -> None:
+def test_a_client_makes_each_kind_in_two_statements(path):
     for node in classes_in(path):
         for method in node.body:
             if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) and method.name.startswith("get_"):
                 assert len(statements_of(method)) <= 2, method.name
 
 
+# ---- sizes -----------------------------------------------------------------------------------------------------------
+
+LINES_OF_A_FILE, LINES_OF_A_FUNCTION = 1000, 50
+
+
+def lines_of(*nodes: ast.stmt) -> int:
+    return sum((node.end_lineno or 0) - node.lineno + 1 for node in nodes)
+
+
+@every(SOURCES)
+def test_files_and_functions_can_be_read_at_one_sitting(path):
+    """A docstring does not count for the length of its function."""
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LINES_OF_A_FILE
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            docstring = node.body[: len(node.body) - len(statements_of(node))]
+            assert lines_of(node) - lines_of(*docstring) <= LINES_OF_A_FUNCTION, node.name
+
+
 # ---- files and docstrings --------------------------------------------------------------------------------------------
 
 
 @every([path for path in SOURCES if path.read_text().strip()])
-def test_a_module_opens_with_what_it_is(path: Path) -> None:
+def test_a_module_opens_with_what_it_is(path):
     assert ast.get_docstring(tree_of(path))
 
 
@@ -408,7 +427,7 @@ def documented_by_protocol() -> set[str]:
 
 
 @every(SOURCES)
-def test_whatever_is_exported_has_a_docstring(path: Path) -> None:
+def test_whatever_is_exported_has_a_docstring(path):
     exported = offered_by(path)
     told_of_base = documented_by_protocol() | {
         method.name for node in classes_in(path) for method in methods_of(node) if ast.get_docstring(method)
@@ -454,20 +473,20 @@ OWN_STATE = ("ownership.py",)
 
 
 @every([path for path in SOURCES if path.name not in (*OWN_STATE, "fast_path.py")])  # Spells out what these do.
-def test_an_ownership_is_changed_by_its_own_methods_alone(path: Path) -> None:
+def test_an_ownership_is_changed_by_its_own_methods_alone(path):
     assert assignments_to_ownerships(tree_of(path)) == []
 
 
 # ---- circles ---------------------------------------------------------------------------------------------------------
 
 
-def imports_between(trees: dict[str, ast.Module], *, for_typing: bool) -> dict[str, set[str]]:
-    """What each module imports of the others when the program runs; or for type checkers, too."""
+def imports_between(trees: dict[str, ast.Module]) -> dict[str, set[str]]:
+    """What each module imports of the others when the program runs."""
     return {
         module: {
             other
             for name, typing_only, _ in imports_of(tree)
-            if (for_typing or not typing_only) and (other := longest_known(name, trees)) and other != module
+            if not typing_only and (other := longest_known(name, trees)) and other != module
         }
         for module, tree in trees.items()
     }
@@ -498,19 +517,19 @@ def circles_in(wanted: dict[str, set[str]]) -> list[list[str]]:
 TREES = {module_of(path): tree_of(path) for path in SOURCES}
 
 
-def test_no_files_import_each_other_in_a_circle() -> None:
+def test_no_files_import_each_other_in_a_circle():
     """Not when the program runs."""
-    assert circles_in(imports_between(TREES, for_typing=False)) == []
+    assert circles_in(imports_between(TREES)) == []
 
 
 def package_of(module: str) -> str:
     return module.split(".")[1] if "." in module else module
 
 
-def test_the_architecture_page_says_what_each_package_imports() -> None:
+def test_the_architecture_page_says_what_each_package_imports():
     """When the program runs; an import in a function counts, too."""
-    imported: dict[str, set[str]] = {}
-    for module, others in imports_between(TREES, for_typing=False).items():
+    imported = {}
+    for module, others in imports_between(TREES).items():
         found = imported.setdefault(package_of(module), set())
         found |= {package_of(other) for other in others} - {package_of(module)}
     page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
@@ -520,12 +539,12 @@ def test_the_architecture_page_says_what_each_package_imports() -> None:
     assert said == {package: others for package, others in imported.items() if others}
 
 
-def test_one_page_lists_the_public_modules() -> None:
+def test_one_page_lists_the_public_modules():
     page = (ROOT / "docs" / "reference" / "public.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(pyredisson[\w.]*)` \|", page, re.MULTILINE)) == PUBLIC
 
 
-def test_the_architecture_page_draws_the_tree() -> None:
+def test_the_architecture_page_draws_the_tree():
     page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
     drawn = set(re.findall(r"[\w./]+", page.partition("```text\npyredisson/")[2].partition("```")[0]))
     for path in SOURCES:
@@ -537,16 +556,16 @@ def test_the_architecture_page_draws_the_tree() -> None:
 # ---- kinds -----------------------------------------------------------------------------------------------------------
 
 
-def test_kinds_import_the_core_and_not_the_other_way_round() -> None:
+def test_kinds_import_the_core_and_not_the_other_way_round():
     for path in (PACKAGE / "_core").rglob("*.py"):
         assert not any(module.startswith("pyredisson._kinds") for module, _, _ in imports_of(tree_of(path))), by_path(
             path
         )
 
 
-def test_kinds_override_no_private_methods() -> None:
-    bases: dict[str, list[str]] = {}
-    methods: dict[str, set[str]] = {}
+def test_kinds_override_no_private_methods():
+    bases = {}
+    methods = {}
     for path in CORE:
         for node in classes_in(path):
             bases[node.name] = [ast.unparse(base).split("[")[0] for base in node.bases]
@@ -554,7 +573,7 @@ def test_kinds_override_no_private_methods() -> None:
                 each.name for each in node.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))
             }
 
-    def inherited(name: str) -> set[str]:
+    def inherited(name):
         return {method for base in bases.get(name, ()) for method in methods.get(base, set()) | inherited(base)}
 
     for path in (PACKAGE / "_kinds").glob("*.py"):
@@ -628,7 +647,7 @@ def private_parts_used(tree: ast.Module) -> set[str]:
     return found
 
 
-def test_private_parts_of_others_are_few_and_listed() -> None:
+def test_private_parts_of_others_are_few_and_listed():
     used = {
         (path.relative_to(PACKAGE).as_posix(), name) for path in SOURCES for name in private_parts_used(tree_of(path))
     }
@@ -639,7 +658,7 @@ TOOLS = sorted(path for folder in ("_tools", "observe", "inspection") for path i
 
 
 @pytest.mark.parametrize("path", TOOLS, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_no_tool_names_a_kind(path: Path) -> None:
+def test_no_tool_names_a_kind(path):
     """A kind describes itself, in its file in kinds/: a new one needs no change in any tool."""
     everyday = {"lock", "permits", "token", "event"}  # These are words of everyday use, too.
     words = {*labels(), *stored_kinds()} - everyday

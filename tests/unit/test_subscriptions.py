@@ -1,18 +1,10 @@
 """Which channels a client subscribes to, for how long, and on which connection; and whom a change wakes."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
 
-from pyredisson._core.subscriptions import (
-    ALL,
-    CHECK_AFTER_MESSAGE,
-    LINGER,
-    SubscriberConnection,
-    Subscriptions,
-)
+from pyredisson._core.subscriptions import ALL, CHECK_AFTER_MESSAGE, LINGER, SubscriberConnection
 from pyredisson._core.waiting import lock_message
 from pyredisson.errors import LockError
 from tests.unit.fake import FakeRuntime
@@ -21,7 +13,7 @@ from tests.unit.waiters import CHANNEL, MAX_WAIT, has_to_attempt, idle_and_confi
 # ---- idle channels ---------------------------------------------------------------------------------------------------
 
 
-def test_an_idle_channel_lingers_and_goes(subscriptions: Subscriptions, world: FakeRuntime) -> None:
+def test_an_idle_channel_lingers_and_goes(subscriptions, world):
     idle_and_confirmed(subscriptions)
     assert world.unsubscriptions == [CHANNEL]
     left = world.now()
@@ -33,9 +25,7 @@ def test_an_idle_channel_lingers_and_goes(subscriptions: Subscriptions, world: F
     assert subscriptions.take_idle(2000.0) == []
 
 
-def test_a_waiter_that_a_message_woke_need_not_wake_the_subscriber_when_it_leaves(
-    subscriptions: Subscriptions, world: FakeRuntime
-) -> None:
+def test_a_waiter_that_a_message_woke_need_not_wake_the_subscriber_when_it_leaves(subscriptions, world):
     waiter = join(subscriptions)
     settle(subscriptions, waiter)
     notified = world.now()
@@ -51,7 +41,7 @@ def test_a_waiter_that_a_message_woke_need_not_wake_the_subscriber_when_it_leave
     assert subscriptions.idle_due() == math.inf
 
 
-def test_an_unconfirmed_channel_stays(subscriptions: Subscriptions) -> None:
+def test_an_unconfirmed_channel_stays(subscriptions):
     """Its confirmation could be taken for that of a later subscription."""
     leave(join(subscriptions))
     assert subscriptions.idle_due() == math.inf
@@ -60,9 +50,7 @@ def test_an_unconfirmed_channel_stays(subscriptions: Subscriptions) -> None:
     assert subscriptions.take_idle(2000.0) == [CHANNEL]
 
 
-def test_a_signal_handler_that_interrupts_a_change_of_them_cannot_wait(
-    subscriptions: Subscriptions, world: FakeRuntime, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_handler_that_interrupts_a_change_of_them_cannot_wait(subscriptions, world, monkeypatch):
     monkeypatch.setattr(FakeRuntime, "inside", lambda self, mutex: True)
     with pytest.raises(LockError):
         join(subscriptions)
@@ -73,7 +61,7 @@ def test_a_signal_handler_that_interrupts_a_change_of_them_cannot_wait(
 # ---- connections -----------------------------------------------------------------------------------------------------
 
 
-def test_a_channel_moves_to_another_connection_and_is_confirmed_anew(subscriptions: Subscriptions) -> None:
+def test_a_channel_moves_to_another_connection_and_is_confirmed_anew(subscriptions):
     here, there = SubscriberConnection(), SubscriberConnection()
     waiter = join(subscriptions)
     assert subscriptions.connection_of(CHANNEL) is subscriptions.connection
@@ -96,7 +84,7 @@ def test_a_channel_moves_to_another_connection_and_is_confirmed_anew(subscriptio
     assert has_to_attempt(waiter)
 
 
-def test_a_connection_that_breaks_concerns_its_own_channels(subscriptions: Subscriptions) -> None:
+def test_a_connection_that_breaks_concerns_its_own_channels(subscriptions):
     here, there = SubscriberConnection(), SubscriberConnection()
     waiter = join(subscriptions)
     other = join(subscriptions, channel="another channel")
@@ -118,7 +106,7 @@ def test_a_connection_that_breaks_concerns_its_own_channels(subscriptions: Subsc
     assert (waiter.group.error, other.group.error) == (error, None)
 
 
-def test_an_idle_channel_stays_idle_where_it_moves(subscriptions: Subscriptions, world: FakeRuntime) -> None:
+def test_an_idle_channel_stays_idle_where_it_moves(subscriptions, world):
     here, there = SubscriberConnection(), SubscriberConnection()
     waiter = join(subscriptions)
     subscriptions.move(CHANNEL, here)
@@ -130,7 +118,7 @@ def test_an_idle_channel_stays_idle_where_it_moves(subscriptions: Subscriptions,
     assert subscriptions.wanted() == subscriptions.wanted(there) == []
 
 
-def test_a_channel_that_the_server_dropped(subscriptions: Subscriptions) -> None:
+def test_a_channel_that_the_server_dropped(subscriptions):
     connection = SubscriberConnection()
     join(subscriptions)
     subscriptions.move(CHANNEL, connection)
@@ -149,11 +137,11 @@ def test_a_channel_that_the_server_dropped(subscriptions: Subscriptions) -> None
     ("payload", "how_many"),
     [(b"0", 1), (b"1", ALL), (b"", 0), (b"2", 0), (b"00", 0), (b"-1", 0), (b"\xff", 0), (b" 0", 0)],
 )
-def test_how_many_waiters_a_message_of_a_lock_notifies(payload: bytes, how_many: int) -> None:
+def test_how_many_waiters_a_message_of_a_lock_notifies(payload, how_many):
     assert lock_message(payload) == how_many
 
 
-def test_with_the_duty_to_attempt_goes_the_alarm(subscriptions: Subscriptions) -> None:
+def test_with_the_duty_to_attempt_goes_the_alarm(subscriptions):
     first, second = join(subscriptions, retry_in=2.0), join(subscriptions, retry_in=2.0)
     settle(subscriptions, first, second)
     assert second.sleeps_until == pytest.approx(1000 + MAX_WAIT)
@@ -162,16 +150,14 @@ def test_with_the_duty_to_attempt_goes_the_alarm(subscriptions: Subscriptions) -
     assert second.group.sleep_until(second, math.inf, 1000.0) == 1002.0
 
 
-def test_a_confirmation_notifies_the_first_of_each_group(subscriptions: Subscriptions) -> None:
+def test_a_confirmation_notifies_the_first_of_each_group(subscriptions):
     writers = [join(subscriptions, "write") for _ in range(2)]
     readers = [join(subscriptions, "read") for _ in range(2)]
     subscriptions.confirmed(CHANNEL)
     assert [woken(waiter) for waiter in writers + readers] == [1, 0, 1, 0]
 
 
-def test_a_refused_subscription_wakes_all_and_the_next_one_may_try_again(
-    subscriptions: Subscriptions, world: FakeRuntime
-) -> None:
+def test_a_refused_subscription_wakes_all_and_the_next_one_may_try_again(subscriptions, world):
     waiters = [join(subscriptions) for _ in range(3)]
     error = PermissionError("NOPERM")
     subscriptions.refuse(error)

@@ -67,7 +67,7 @@ def run_here(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     return pytester.runpytest_inprocess("-p", "no:asyncio", "-p", "no:anyio", *arguments)
 
 
-def test_the_tests_of_the_page_pass(pytester: pytest.Pytester) -> None:
+def test_the_tests_of_the_page_pass(pytester):
     files = {}
     for block in blocks_of(PAGE):
         if found := re.match(r"# (\w+)\.py\n", block.text):
@@ -77,7 +77,7 @@ def test_the_tests_of_the_page_pass(pytester: pytest.Pytester) -> None:
     run_here(pytester).assert_outcomes(passed=sum(text.count("def test_") for text in files.values()))
 
 
-def test_a_client_is_closed_after_its_test_and_leaves_the_locks_of_others(pytester: pytest.Pytester) -> None:
+def test_a_client_is_closed_after_its_test_and_leaves_the_locks_of_others(pytester):
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(
         """
@@ -109,7 +109,7 @@ def test_a_client_is_closed_after_its_test_and_leaves_the_locks_of_others(pytest
     run_here(pytester).assert_outcomes(passed=2)
 
 
-def test_settings_are_changed_by_overriding_a_fixture(pytester: pytest.Pytester) -> None:
+def test_settings_are_changed_by_overriding_a_fixture(pytester):
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(
         """
@@ -128,7 +128,7 @@ def test_settings_are_changed_by_overriding_a_fixture(pytester: pytest.Pytester)
     run_here(pytester).assert_outcomes(passed=1)
 
 
-def test_a_lock_name_is_unique_and_says_which_test_it_is_of(pytester: pytest.Pytester) -> None:
+def test_a_lock_name_is_unique_and_says_which_test_it_is_of(pytester):
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(
         """
@@ -155,7 +155,7 @@ def test_a_lock_name_is_unique_and_says_which_test_it_is_of(pytester: pytest.Pyt
 # ---- asyncio ---------------------------------------------------------------------------------------------------------
 
 
-def test_asyncio_without_any_plugin(pytester: pytest.Pytester) -> None:
+def test_asyncio_without_any_plugin(pytester):
     pytester.makeconftest(CONFTEST)
     in_loop = """
 import asyncio
@@ -173,7 +173,7 @@ def in_loop(test):
     run(pytester, "-p", "no:asyncio", "-p", "no:anyio").assert_outcomes(passed=2)
 
 
-def test_asyncio_with_pytest_asyncio(pytester: pytest.Pytester) -> None:
+def test_asyncio_with_pytest_asyncio(pytester):
     pytest.importorskip("pytest_asyncio")
     pytester.makeconftest(CONFTEST)
     pytester.makeini("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n")
@@ -181,7 +181,7 @@ def test_asyncio_with_pytest_asyncio(pytester: pytest.Pytester) -> None:
     run(pytester, "-p", "no:anyio").assert_outcomes(passed=2)
 
 
-def test_asyncio_with_anyio_whose_loop_serves_all_tests(pytester: pytest.Pytester) -> None:
+def test_asyncio_with_anyio_whose_loop_serves_all_tests(pytester):
     pytest.importorskip("anyio")
     pytester.makeconftest(
         f"""

@@ -50,7 +50,7 @@ class Node:
                 answers.append(failure)
         return answers
 
-    async def ask(self, command: tuple[str, ...], timeout: float) -> Any:
+    async def execute(self, command: tuple[str, ...], timeout: float) -> Any:
         if command == ("CLUSTER", "SLOTS"):
             self.world.log.append((self.address[0], "map"))
             if self.address in self.world.dead:
@@ -121,7 +121,7 @@ def world() -> World:
     return World()
 
 
-def test_the_map_is_asked_for_once(world: World) -> None:
+def test_the_map_is_asked_for_once(world):
     assert [world.eval(), world.eval(), world.eval()] == [1, 1, 1]
     assert world.log.count(("a", "map")) + world.log.count(("b", "map")) == 1
     assert world.evals() == [("a", "eval")] * 3
@@ -139,7 +139,7 @@ def _forgotten_meanwhile(world: World) -> Callable[[], Exception]:
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
-def test_a_request_to_a_node_that_is_forgotten_meanwhile_goes_to_another(world: World, known: bool) -> None:
+def test_a_request_to_a_node_that_is_forgotten_meanwhile_goes_to_another(world, known):
     if known:
         world.eval()
         world.log.clear()
@@ -148,7 +148,7 @@ def test_a_request_to_a_node_that_is_forgotten_meanwhile_goes_to_another(world: 
     assert world.evals() == [("a", "eval"), ("b", "eval")]
 
 
-def test_requests_to_a_node_that_is_forgotten_meanwhile_are_not_those_of_a_closed_client(world: World) -> None:
+def test_requests_to_a_node_that_is_forgotten_meanwhile_are_not_those_of_a_closed_client(world):
     world.eval()
     world.answers = [_forgotten_meanwhile(world)]
     (answer,) = run(world.link.eval_all([SlotCall("lock_acquire", (NAME,), ())], 5.0))
@@ -156,7 +156,7 @@ def test_requests_to_a_node_that_is_forgotten_meanwhile_are_not_those_of_a_close
     assert str(answer.cause) == "a:1 has left the cluster"
 
 
-def test_ask_is_followed_this_once(world: World) -> None:
+def test_ask_is_followed_this_once(world):
     world.eval()
     world.answers = [f"ASK {slot_of(NAME)} b:2", 7]
     assert world.eval() == 7
@@ -165,14 +165,14 @@ def test_ask_is_followed_this_once(world: World) -> None:
     assert b"$4\r\nEVAL\r\n" in world.asked[0], "what is asked once must not be answered by NOSCRIPT"
 
 
-def test_ask_is_followed_by_a_query(world: World) -> None:
+def test_ask_is_followed_by_a_query(world):
     world.answers = [f"ASK {slot_of(NAME)} b:2", 7]
-    assert run(world.link.ask(("EXISTS", NAME), 5.0)) == 7
+    assert run(world.link.execute(("EXISTS", NAME), 5.0)) == 7
     assert world.evals() == [("a", "ask"), ("b", "asking")]
     assert world.asked == [pack("EXISTS", NAME)]
 
 
-def test_nodes_that_send_us_to_and_fro_are_not_followed_for_ever(world: World) -> None:
+def test_nodes_that_send_us_to_and_fro_are_not_followed_for_ever(world):
     world.eval()
     world.answers = [f"MOVED {slot_of(NAME)} b:2", f"MOVED {slot_of(NAME)} a:1"] * 100
     with pytest.raises(NotSent, match="MOVED"):
@@ -190,19 +190,19 @@ def test_nodes_that_send_us_to_and_fro_are_not_followed_for_ever(world: World) -
         "READONLY You can't write against a read only replica.",
     ],
 )
-def test_what_passes_is_waited_for(world: World, error: str) -> None:
+def test_what_passes_is_waited_for(world, error):
     world.answers = [error, error, 7]
     assert world.eval() == 7
     assert world.slept > 0
 
 
-def test_what_does_not_pass_had_no_effect(world: World) -> None:
+def test_what_does_not_pass_had_no_effect(world):
     world.answers = ["TRYAGAIN Multiple keys"] * 100
     with pytest.raises(NotNow, match="TRYAGAIN"):
         world.eval(0.005)
 
 
-def test_an_unanswered_request_is_not_sent_again_from_here(world: World) -> None:
+def test_an_unanswered_request_is_not_sent_again_from_here(world):
     world.answers = [Unanswered(rx.TimeoutError("no reply"))]
     with pytest.raises(Unanswered):
         world.eval()
@@ -215,14 +215,14 @@ def calls(count: int) -> list[SlotCall]:
     return [SlotCall("lock_renew", (NAME,), (each,)) for each in range(count)]
 
 
-def test_of_many_those_that_are_sent_elsewhere_go_there(world: World) -> None:
+def test_of_many_those_that_are_sent_elsewhere_go_there(world):
     world.eval()
     world.answers = [1, world.moves_to_b(), 2, 3]
     assert run(world.link.eval_all(calls(3), 5.0)) == [1, 3, 2]
     assert world.evals()[-1] == ("b", "eval")
 
 
-def test_a_node_that_does_not_answer_one_hundred_is_not_asked_the_next(world: World) -> None:
+def test_a_node_that_does_not_answer_one_hundred_is_not_asked_the_next(world):
     world.eval()
     world.log.clear()
     world.dead = {A}
@@ -231,16 +231,16 @@ def test_a_node_that_does_not_answer_one_hundred_is_not_asked_the_next(world: Wo
     assert len(world.evals()) == 100
 
 
-def test_what_is_about_no_key_is_asked_of_any_master(world: World) -> None:
-    assert run(world.link.ask(("INFO",), 5.0)) == 1
+def test_what_is_about_no_key_is_asked_of_any_master(world):
+    assert run(world.link.execute(("INFO",), 5.0)) == 1
     world.link.map.owners = [None] * len(world.link.map.owners)
     with pytest.raises(NotSent, match="no node"):
-        run(world.link.ask(("INFO",), 5.0))
+        run(world.link.execute(("INFO",), 5.0))
 
 
-def test_the_client_learns_that_a_node_refused_a_wait_queue(world: World) -> None:
+def test_the_client_learns_that_a_node_refused_a_wait_queue(world):
     world.eval()
-    refused: list[str] = []
+    refused = []
     world.link.on_queue_refused = lambda: refused.append("queue")
     world.nodes[A].on_queue_refused()
     assert refused == ["queue"]
@@ -248,10 +248,10 @@ def test_the_client_learns_that_a_node_refused_a_wait_queue(world: World) -> Non
 
 # ---- slots, and what nodes say of them -------------------------------------------------------------------------------
 
-ASKED = ("10.0.0.1", 7000)
+REPORTER = ("10.0.0.1", 7000)
 
 
-def test_slots_are_those_of_the_cluster_specification() -> None:
+def test_slots_are_those_of_the_cluster_specification():
     assert slot_of("123456789") == 0x31C3
     assert slot_of("{user1000}.following") == slot_of("{user1000}.followers") == slot_of("user1000")
     assert slot_of("foo{}{bar}") == slot_of("foo{}{bar}x"[:-1])
@@ -259,7 +259,7 @@ def test_slots_are_those_of_the_cluster_specification() -> None:
     assert slot_of("größe") == slot_of("{größe}:1")
 
 
-def test_a_call_goes_to_the_slot_of_its_first_key_and_is_packed_when_the_word_is_known() -> None:
+def test_a_call_goes_to_the_slot_of_its_first_key_and_is_packed_when_the_word_is_known():
     call = SlotCall("lock_release", ("{a}x", "channel:{a}x"), ("0", 5, PUBLISH))
     assert call.slot == slot_of("a")
     assert call.packed is None
@@ -271,23 +271,23 @@ def test_a_call_goes_to_the_slot_of_its_first_key_and_is_packed_when_the_word_is
     assert b"SPUBLISH" not in looks_alike.pack("SPUBLISH").data
 
 
-def test_the_reply_of_cluster_slots() -> None:
+def test_the_reply_of_cluster_slots():
     reply = [
         [0, 5460, [b"10.0.0.2", 7001, b"id", []], [b"10.0.0.3", 7002, b"id", []]],
         [5461, 16383, [None, 7000, b"id"]],
     ]
-    assert read_slots(reply, ASKED, None) == [(0, 5460, ("10.0.0.2", 7001)), (5461, 16383, ("10.0.0.1", 7000))]
-    assert read_slots([], ASKED, None) == []
+    assert read_slots(reply, REPORTER, None) == [(0, 5460, ("10.0.0.2", 7001)), (5461, 16383, ("10.0.0.1", 7000))]
+    assert read_slots([], REPORTER, None) == []
     for host in (b"", b"?", None):  # A node that does not know its address means the one by which it was asked.
-        assert read_slots([[0, 1, [host, 7005, b"id"]]], ASKED, None) == [(0, 1, ("10.0.0.1", 7005))]
+        assert read_slots([[0, 1, [host, 7005, b"id"]]], REPORTER, None) == [(0, 1, ("10.0.0.1", 7005))]
 
 
-def test_addresses_are_made_reachable() -> None:
-    def remap(address: tuple[str, int]) -> tuple[str, int]:
+def test_addresses_are_made_reachable():
+    def remap(address):
         return "gate", address[1] + 1000
 
-    assert read_slots([[0, 1, [b"10.0.0.9", 7005, b"id"]]], ASKED, remap) == [(0, 1, ("gate", 8005))]
-    moved = read_redirection(rx.ResponseError("MOVED 7 10.0.0.9:7005"), ASKED, remap)
+    assert read_slots([[0, 1, [b"10.0.0.9", 7005, b"id"]]], REPORTER, remap) == [(0, 1, ("gate", 8005))]
+    moved = read_redirection(rx.ResponseError("MOVED 7 10.0.0.9:7005"), REPORTER, remap)
     assert moved == Moved(7, ("gate", 8005))
 
 
@@ -304,8 +304,8 @@ def test_addresses_are_made_reachable() -> None:
         ("ERR MOVED is no command", None),
     ],
 )
-def test_redirections(text: str, expected: object) -> None:
-    found = read_redirection(rx.ResponseError(text), ASKED, None)
+def test_redirections(text, expected):
+    found = read_redirection(rx.ResponseError(text), REPORTER, None)
     assert found == expected
     assert type(found) is type(expected)
 
@@ -341,7 +341,7 @@ NO_SLOTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("what", NO_SLOTS)
-def test_another_node_is_asked_for_the_slots_until_none_is_left(world: World, what: str) -> None:
+def test_another_node_is_asked_for_the_slots_until_none_is_left(world, what):
     world.slots = {A: NO_SLOTS[what]}
     run(world.link.map.learn(1.0))
     assert not world.link.map.stale
@@ -356,22 +356,22 @@ def test_another_node_is_asked_for_the_slots_until_none_is_left(world: World, wh
 
 
 @pytest.mark.parametrize("what", NO_MASTER)
-def test_another_sentinel_is_asked_and_then_first_until_none_is_left(what: str) -> None:
+def test_another_sentinel_is_asked_and_then_first_until_none_is_left(what):
     first, second = ("10.0.0.1", 26379), ("10.0.0.2", 26379)
-    asked: list[Address] = []
+    asked = []
     silent = {first}
 
-    async def ask(settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
+    async def query(settings, command, timeout):
         asked.append((settings["host"], settings["port"]))
         return NO_MASTER[what] if asked[-1] in silent else [b"10.0.0.9", b"6379"]
 
     sentinels = Sentinels([first, second], "service")
-    assert run(sentinels.locate(ask, 1.0)) == ("10.0.0.9", 6379)
-    assert run(sentinels.locate(ask, 1.0)) == ("10.0.0.9", 6379)
+    assert run(sentinels.locate(query, 1.0)) == ("10.0.0.9", 6379)
+    assert run(sentinels.locate(query, 1.0)) == ("10.0.0.9", 6379)
     assert asked == [first, second, second]
     silent.add(second)
     with pytest.raises(NotSent) as error:
-        run(sentinels.locate(ask, 1.0))
+        run(sentinels.locate(query, 1.0))
     cause = error.value.cause
     assert type(cause) is rx.ConnectionError
     assert str(cause).startswith("no sentinel knows the master of 'service' (10.0.0.")
@@ -379,6 +379,6 @@ def test_another_sentinel_is_asked_and_then_first_until_none_is_left(what: str) 
     assert len(str(cause)) < 500
 
 
-def test_a_sentinel_that_does_not_know_the_service() -> None:
+def test_a_sentinel_that_does_not_know_the_service():
     assert read_master(None) is None
     assert read_master([]) is None

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from pyredisson._core.deadline import Deadline
+from pyredisson._core.deadline import RETRY, Deadline
 from pyredisson._core.failures import NotSent, Rejected
 from pyredisson._core.requests import ACQUIRED, WITHOUT_END, Answer, Refused
 from pyredisson._core.runtime import run
 from pyredisson._core.subscriptions import Subscriptions, Waiter, WaitGroup
-from pyredisson._core.waiting import RETRY, lock_message, wait_loop
+from pyredisson._core.waiting import lock_message, wait_loop
 from tests.unit.fake import FakeRuntime
 from tests.unit.waiters import CHANNEL, MAX_WAIT, has_to_attempt, join, new_waiter, woken
 
@@ -72,19 +72,19 @@ def down() -> NotSent:
     return NotSent(ConnectionError("no server"))
 
 
-def test_it_sleeps_until_the_refusal_has_run_its_time() -> None:
+def test_it_sleeps_until_the_refusal_has_run_its_time():
     call = Call(Refused(2000), ACQUIRED)
     assert call.run()
     assert call.attempts.at == pytest.approx([0.001, 0.001 + 2.001]), "past the end, not at it"
 
 
-def test_it_sleeps_until_the_longest_time_without_a_check() -> None:
+def test_it_sleeps_until_the_longest_time_without_a_check():
     call = Call(WITHOUT_END, WITHOUT_END, Refused(60_000), ACQUIRED)
     assert call.run()
     assert call.attempts.at == pytest.approx([0.001, 10.001, 20.001, 30.001])
 
 
-def test_notifications_while_it_attempts_are_not_lost() -> None:
+def test_notifications_while_it_attempts_are_not_lost():
     call = Call(WITHOUT_END, ACQUIRED)
     call.notify(0.0)
     call.confirm_after = 0.0
@@ -92,7 +92,7 @@ def test_notifications_while_it_attempts_are_not_lost() -> None:
     assert call.attempts.at == pytest.approx([0.0, 0.0])
 
 
-def test_it_never_outlives_its_wait() -> None:
+def test_it_never_outlives_its_wait():
     for wait in (0.0005, 0.01, 9.999, 10.0, 10.001, 25.0):
         call = Call(*[WITHOUT_END] * 10, wait=wait)
         assert not call.run()
@@ -102,21 +102,21 @@ def test_it_never_outlives_its_wait() -> None:
 # ---- the server goes away --------------------------------------------------------------------------------------------
 
 
-def test_pauses_grow_up_to_a_second() -> None:
+def test_pauses_grow_up_to_a_second():
     call = Call(*(down() for _ in range(12)), ACQUIRED)
     assert call.run()
     pauses = [after - before for before, after in zip(call.attempts.at, call.attempts.at[1:], strict=False)]
     assert pauses == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, *[RETRY.maximum] * 7])
 
 
-def test_pauses_start_afresh_after_an_answer() -> None:
+def test_pauses_start_afresh_after_an_answer():
     call = Call(down(), down(), Refused(100), down(), ACQUIRED)
     assert call.run()
     pauses = [after - before for before, after in zip(call.attempts.at, call.attempts.at[1:], strict=False)]
     assert pauses == pytest.approx([0.05, 0.1, 0.101, 0.05])
 
 
-def test_time_that_ends_in_an_outage_is_the_connections_error() -> None:
+def test_time_that_ends_in_an_outage_is_the_connections_error():
     """Not ``False``: that would say that another owner has the lock."""
     failure = down()
     call = Call(down(), failure, wait=0.1)
@@ -126,14 +126,14 @@ def test_time_that_ends_in_an_outage_is_the_connections_error() -> None:
     assert call.passed == pytest.approx(0.1)
 
 
-def test_with_the_subscriber_down_the_last_moment_is_worth_an_attempt() -> None:
+def test_with_the_subscriber_down_the_last_moment_is_worth_an_attempt():
     call = Call(WITHOUT_END, ACQUIRED, wait=5)
     call.world.at(1.0, lambda: call.subscriptions.lost_connection(ConnectionError("lost")))
     assert call.run()
     assert call.attempts.at == pytest.approx([0.001, 5.0])
 
 
-def test_a_refusal_of_the_server_ends_it_at_once() -> None:
+def test_a_refusal_of_the_server_ends_it_at_once():
     call = Call(Rejected(TypeError("WRONGTYPE")))
     with pytest.raises(Rejected):
         call.run()
@@ -157,7 +157,7 @@ def run_before(follower: list[Waiter], call: Call) -> tuple[bool, Waiter]:
     return acquired, follower[0]
 
 
-def test_a_waiter_that_acquires_notifies_no_other() -> None:
+def test_a_waiter_that_acquires_notifies_no_other():
     """Its own unlock will."""
     call = Call(WITHOUT_END, ACQUIRED)
     call.notify(2.0)
@@ -168,7 +168,7 @@ def test_a_waiter_that_acquires_notifies_no_other() -> None:
     assert follower.group.next_check == pytest.approx(call.world.now() + MAX_WAIT)
 
 
-def test_a_notification_at_the_last_moment_is_for_the_next_one() -> None:
+def test_a_notification_at_the_last_moment_is_for_the_next_one():
     call = Call(WITHOUT_END, wait=1)
     call.notify(1.0)
     acquired, follower = run_before(follower_of(call), call)
@@ -177,7 +177,7 @@ def test_a_notification_at_the_last_moment_is_for_the_next_one() -> None:
     assert has_to_attempt(follower, call.world.now())
 
 
-def test_a_waiter_that_is_interrupted_passes_on_what_it_may_have_had() -> None:
+def test_a_waiter_that_is_interrupted_passes_on_what_it_may_have_had():
     call = Call(WITHOUT_END, KeyboardInterrupt())
     followers = follower_of(call)
     call.notify(2.0)
@@ -189,7 +189,7 @@ def test_a_waiter_that_is_interrupted_passes_on_what_it_may_have_had() -> None:
 # ---- attempts without a message --------------------------------------------------------------------------------------
 
 
-def test_a_wait_is_counted_that_only_an_attempt_without_a_message_ended() -> None:
+def test_a_wait_is_counted_that_only_an_attempt_without_a_message_ended():
     call = Call(WITHOUT_END, ACQUIRED)
     assert call.run()
     assert call.subscriptions.last_resorts == 1
@@ -220,14 +220,14 @@ class CallOnSeveral(Call):
             assert [not each.groups for each in self.several] == [True, True]
 
 
-def test_a_subscription_that_one_server_refuses_is_not_needed() -> None:
+def test_a_subscription_that_one_server_refuses_is_not_needed():
     call = CallOnSeveral(WITHOUT_END, ACQUIRED)
     call.world.at(1.0, lambda: call.several[0].refuse(Rejected(PermissionError("NOPERM"))))
     call.world.at(3.0, lambda: call.several[1].confirmed(CHANNELS[1]))
     assert call.run()
 
 
-def test_those_that_all_refuse_end_it() -> None:
+def test_those_that_all_refuse_end_it():
     call = CallOnSeveral(WITHOUT_END)
     for seconds, subscriptions in enumerate(call.several, 1):
         call.world.at(seconds, lambda each=subscriptions: each.refuse(Rejected(PermissionError("NOPERM"))))  # type: ignore[misc]
@@ -237,7 +237,7 @@ def test_those_that_all_refuse_end_it() -> None:
 
 
 @pytest.mark.parametrize("lost", [1, 2])
-def test_only_without_any_connection_the_last_moment_is_worth_an_attempt(lost: int) -> None:
+def test_only_without_any_connection_the_last_moment_is_worth_an_attempt(lost):
     call = CallOnSeveral(ACQUIRED, wait=5)
     for subscriptions in call.several[:lost]:
         call.world.at(1.0, lambda each=subscriptions: each.lost_connection(ConnectionError("lost")))  # type: ignore[misc]

@@ -72,17 +72,15 @@ def events(before: LockView, after: LockView, evidence: Evidence) -> list[tuple[
         (view({"permit 00ff": 1}, permits=1), view(permits=2), MESSAGE, [("released", "permit 00ff")]),
     ],
 )
-def test_what_happened_between_two_looks(
-    before: LockView, after: LockView, evidence: Evidence, happened: list[tuple[str, str | None]]
-) -> None:
+def test_what_happened_between_two_looks(before, after, evidence, happened):
     assert events(before, after, evidence) == happened
 
 
-def test_holds_that_were_not_seen_are_counted() -> None:
+def test_holds_that_were_not_seen_are_counted():
     assert [change.count for change in changes(FREE, FREE, Evidence(messages=5))] == [5]
 
 
-def test_a_lock_that_another_owner_held_in_the_same_interval_was_handed_over() -> None:
+def test_a_lock_that_another_owner_held_in_the_same_interval_was_handed_over():
     assert [change.handed_over for change in changes(HELD, BY_B, MESSAGE)] == [False, True]
     assert [change.handed_over for change in changes(FREE, BY_B, NOTHING)] == [False]
 
@@ -110,7 +108,7 @@ def holds(glance: Glance) -> dict[str, int]:
     return {who.owner: who.holds for who in glance.lock.holders}
 
 
-def test_a_look_is_read() -> None:
+def test_a_look_is_read():
     assert len(questions(b"orders")) == len([29_000, 1, 2, 3, 4, 5, 6, 7, 8])
     hashed = read(29_000, [b"0", [A.encode(), b"2"]], token=b"17", queued=3, subscribed=COUNTS, key_type=b"hash")
     assert (holds(hashed), hashed.lock.free_in, hashed.lock.token) == ({A: 2}, 29.0, 17)
@@ -136,7 +134,7 @@ def test_a_look_is_read() -> None:
     assert permits.lock.permits == 1
 
 
-def test_a_key_that_is_no_lock_is_called_so() -> None:
+def test_a_key_that_is_no_lock_is_called_so():
     hashed = read(-1, [b"0", [b"name", b"bob"]], subscribed=COUNTS, key_type=b"hash")
     assert hashed.foreign == "no lock: the key holds a hash of another program"
     listed = read(permits=WRONG, subscribed=COUNTS, key_type=b"list")
@@ -147,7 +145,7 @@ def test_a_key_that_is_no_lock_is_called_so() -> None:
     held = read(29_000, [b"0", [A.encode(), b"1"]], subscribed=COUNTS, key_type=b"hash")
     assert (holds(held), held.lock.free_in, held.waiting, held.foreign) == ({A: 1}, 29.0, 2, None)
 
-    def between(before: Glance, after: Glance) -> list[str]:
+    def between(before, after):
         return [change.event for change in changes_between(before, after, NOTHING)]
 
     assert between(free, listed) == ["no_lock"]
@@ -159,14 +157,14 @@ def test_a_key_that_is_no_lock_is_called_so() -> None:
     )
 
 
-def test_who_waits_is_counted_by_client_unless_there_is_a_queue() -> None:
+def test_who_waits_is_counted_by_client_unless_there_is_a_queue():
     two = replace(FREE, waiting_clients=2)
     assert line(Change("free"), Seen(state=Glance(replace(FREE, waiting_clients=1)))) == "free      1 client waiting"
     assert line(Change("free"), Seen(state=Glance(two))) == "free      2 clients waiting"
     assert line(Change("free"), Seen(state=Glance(two, queued=5))) == "free      5 queued"
 
 
-def test_a_look_at_nonsense_is_no_error() -> None:
+def test_a_look_at_nonsense_is_no_error():
     nothing = Glance(view(name="orders", keys=("orders",)))
     assert read("x", {}, 7, b"x", WRONG, b"y", 3, "z", 5) == nothing
     assert read(None, [b"0", [b"\xff", b"\xfe", b"name"]], None, None, b"x", None, None, None, None) == nothing
@@ -174,7 +172,7 @@ def test_a_look_at_nonsense_is_no_error() -> None:
     assert list(holds(read(None, [b"0", large], None, None, None, None, None)).values()) == [1]
 
 
-def test_a_look_that_is_refused_is_not_taken_for_a_free_lock() -> None:
+def test_a_look_that_is_refused_is_not_taken_for_a_free_lock():
     with pytest.raises(NoPermissionError):
         read(NoPermissionError("NOPERM"))
 
@@ -192,7 +190,7 @@ def line(change: Change, seen: Seen | None = None, *, named: bool = False) -> st
     return line_of(record_of(1_700_000_000.5, seen or Seen(), change), named=named).split("  ", 1)[1]
 
 
-def test_an_event_is_a_line() -> None:
+def test_an_event_is_a_line():
     waited_for = Glance(HELD, queued=3)
     assert line(Change("acquired", WHO, handed_over=True, holds=1)) == "acquired  web@web-3 pid 4711 t12  handed over"
     seen = Seen(state=waited_for)
@@ -211,7 +209,7 @@ def test_an_event_is_a_line() -> None:
     )
 
 
-def test_names_do_not_move_the_terminal() -> None:
+def test_names_do_not_move_the_terminal():
     assert "\x1b" not in line(Change("free"), Seen(name="\x1b]0;x\x07"), named=True)
     who = replace(WHO, app="\x1b[31m")
     assert "\x1b" not in line_of(record_of(0, Seen(), Change("acquired", who)), named=False)

@@ -42,7 +42,7 @@ class Watched:
 
 
 @pytest.mark.parametrize(("timeout", "grace"), [(30.0, 10.0), (0.9, LATE)])
-def test_one_that_does_not_run_is_warned_of_once(timeout: float, grace: float) -> None:
+def test_one_that_does_not_run_is_warned_of_once(timeout, grace):
     client = Watched(timeout)
     client.watchdog.do_later(chore, 1e9)
     client.runtime.time += grace - 0.1
@@ -58,7 +58,7 @@ def test_one_that_does_not_run_is_warned_of_once(timeout: float, grace: float) -
     assert len(client.told) == 1
 
 
-def test_one_that_runs_late_warns_by_itself() -> None:
+def test_one_that_runs_late_warns_by_itself():
     client = Watched(30)
     client.watchdog.do_later(chore, 1e9)
     client.runtime.time += 25

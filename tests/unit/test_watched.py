@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pyredisson._core.server import read_info
-from pyredisson._tools.doctor.judge import Grade, judge
-from pyredisson._tools.doctor.probe import Node, Replica, SentinelAnswer, SentinelView, read_replicas
-from pyredisson._tools.doctor.show import show
+from pyredisson._tools.doctor import show
+from pyredisson._tools.examination import Grade, Node, Replica, SentinelAnswer, SentinelView, judge, read_replicas
 
 INFO = (
     b"# Replication\r\nrole:master\r\nconnected_slaves:3\r\n"
@@ -18,7 +15,7 @@ INFO = (
 )
 
 
-def test_the_replicas_are_read() -> None:
+def test_the_replicas_are_read():
     assert read_replicas(INFO) == [
         Replica("10.0.0.2:6379", "online", 34, 1),
         Replica("[::1]:6380", "wait_bgsave", 1234, 0),
@@ -39,16 +36,16 @@ def led(sentinels: list[SentinelAnswer], replicas: list[Replica]) -> Node:
 SOUND = Replica("r:1", "online", 0, 0)
 
 
-def test_a_clock_that_is_right_has_no_sign_of_being_slow(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_clock_that_is_right_has_no_sign_of_being_slow(capsys):
     show(judge([Node("redis://s", facts=read_info(INFO, 0.0), clock=-0.0001, replicas=[SOUND])]))
     shown = capsys.readouterr().out
     assert "+0.000 s" in shown
     assert "-0.000 s" not in shown
 
 
-def test_what_is_not() -> None:
+def test_what_is_not():
     slow = Replica("r:2", "online", 99, 60)
-    cases: list[tuple[list[SentinelAnswer], list[Replica], Grade, str]] = [
+    cases = [
         ([SentinelAnswer("s:1", master="m:1")], [], Grade.WARNING, "no replica follows the master"),
         ([SentinelAnswer("s:1", master="m:1")], [SOUND, slow], Grade.WARNING, "r:2 does not keep up"),
         (

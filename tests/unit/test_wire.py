@@ -37,7 +37,7 @@ def as_bytes(word: str | int | bytes) -> bytes:
 
 
 @given(st.lists(WORDS, min_size=1, max_size=20))
-def test_whatever_is_packed_is_read_again(words: list[Any]) -> None:
+def test_whatever_is_packed_is_read_again(words):
     assert read(pack(*words)) == [[as_bytes(word) for word in words]]
 
 
@@ -45,7 +45,7 @@ def test_whatever_is_packed_is_read_again(words: list[Any]) -> None:
     st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=5),
     st.lists(st.one_of(st.integers(), st.text(st.characters(exclude_categories=["Cs"]))), max_size=8),
 )
-def test_a_call_by_digest_and_in_full(keys: list[str], args: list[str | int]) -> None:
+def test_a_call_by_digest_and_in_full(keys, args):
     request = prepare("lock_release", tuple(keys), tuple(args))
     known = script("lock_release")
     rest = [as_bytes(word) for word in (len(keys), *keys, *args)]
@@ -54,7 +54,7 @@ def test_a_call_by_digest_and_in_full(keys: list[str], args: list[str | int]) ->
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), st.lists(WORDS, max_size=8))
-def test_a_call_without_the_list_of_waiting_clients(name: str, args: list[Any]) -> None:
+def test_a_call_without_the_list_of_waiting_clients(name, args):
     keys, waiting = (name, "epoch", "channel"), LockNames(name).waiting
     without = prepare("lock_release", keys, tuple(args))
     shorter = prepare("lock_release", (*keys, waiting), tuple(args)).without_list()
@@ -99,7 +99,7 @@ def test_a_call_without_the_list_of_waiting_clients(name: str, args: list[Any]) 
         ("BUSYGROUP Consumer Group name already exists", rx.ResponseError, Rejected),
     ],
 )
-def test_an_error_reply(text: str, kind: type[Exception], failure: type[Exception]) -> None:
+def test_an_error_reply(text, kind, failure):
     error = reply_error(text)
     assert type(error) is kind
     assert str(error) == text, "the code stays readable"
@@ -109,20 +109,20 @@ def test_an_error_reply(text: str, kind: type[Exception], failure: type[Exceptio
 
 
 @pytest.mark.parametrize("text", ["LOADING Redis is loading", "READONLY You can't write", "MASTERDOWN Link with it"])
-def test_what_the_wrong_server_refuses_is_requested_again(text: str) -> None:
+def test_what_the_wrong_server_refuses_is_requested_again(text):
     assert type(failure_of(reply_error(text))) is NotNow
     with pytest.raises(NotNow):
         inspected(reply_error(text))
 
 
-def test_a_replica_is_not_the_master_that_sentinels_named() -> None:
+def test_a_replica_is_not_the_master_that_sentinels_named():
     replica = b"# Replication\r\nrole:slave\r\n"
     assert inspected(replica) == replica
     with pytest.raises(NotNow, match="they are out of date"):
         inspected(replica, found=True)
 
 
-def test_errors_that_redis_py_made_itself() -> None:
+def test_errors_that_redis_py_made_itself():
     """It takes the code off the front of those that it knows."""
     for error, text in (
         (rx.BusyLoadingError("Redis is loading"), "LOADING Redis is loading"),
@@ -135,7 +135,7 @@ def test_errors_that_redis_py_made_itself() -> None:
 
 
 @pytest.mark.parametrize("error", [ConnectionRefusedError(111, "refused"), rx.InvalidResponse("refused")], ids=repr)
-def test_an_error_of_a_connection_becomes_one_of_redis_pys(error: Exception) -> None:
+def test_an_error_of_a_connection_becomes_one_of_redis_pys(error):
     assert as_redis_error(rx.TimeoutError("late")).args == ("late",)
     assert type(as_redis_error(error)) is rx.ConnectionError
     assert "refused" in str(as_redis_error(error))
@@ -156,14 +156,14 @@ SCRIPT = "ERR Error running script (call to f_9c2d): @user_script:12: "
         ("ERR The user executing the script can't run this command", rx.NoPermissionError, None),
     ],
 )
-def test_the_error_of_a_command_in_a_script(text: str, kind: type[Exception], said: str | None) -> None:
+def test_the_error_of_a_command_in_a_script(text, kind, said):
     error = reply_error(text)
     assert type(error) is kind
     assert str(error) == (said or text)
     assert type(failure_of(rx.ResponseError(text)).cause) is kind, "as redis-py's own reader has it"
 
 
-def test_our_reader_makes_redis_pys_errors_and_leaves_bytes_alone() -> None:
+def test_our_reader_makes_redis_pys_errors_and_leaves_bytes_alone():
     reader = new_reader()
     reader.feed(b"-NOSCRIPT no\r\n$2\r\n\xff\xfe\r\n:1\r\n_\r\n*2\r\n+OK\r\n-ERR in an array\r\n")
     assert isinstance(reader.gets(), rx.NoScriptError)
@@ -173,7 +173,7 @@ def test_our_reader_makes_redis_pys_errors_and_leaves_bytes_alone() -> None:
     assert reader.gets() is False
 
 
-def test_a_push_is_distinguished_from_a_reply() -> None:
+def test_a_push_is_distinguished_from_a_reply():
     reader = new_reader()
     reader.feed(b">2\r\n+invalidate\r\n_\r\n*1\r\n+message\r\n")
     assert is_push(reader.gets())

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -50,14 +49,14 @@ def run(program: str, *args: str) -> str:
     return done.stdout
 
 
-def test_the_library_and_its_tools_are_imported() -> None:
+def test_the_library_and_its_tools_are_imported():
     tools = [f"pyredisson._tools.{path.stem}" for path in (ROOT / "pyredisson" / "_tools").glob("[a-z]*.py")]
     library = "pyredisson pyredisson.asyncio pyredisson.embedded pyredisson.testing pyredisson.fencing.redis"
     compat = "pyredisson.compat.redis_py pyredisson.compat.redis_py.asyncio pyredisson.__main__"
     run(f"import {', '.join([*library.split(), *compat.split(), *tools])}")
 
 
-def test_threads_lock_and_wait(valkey: Server) -> None:
+def test_threads_lock_and_wait(valkey):
     program = """
 import pyredisson
 url = sys.argv[1]
@@ -86,7 +85,7 @@ with pyredisson.Redisson.from_url(url, config=pyredisson.Config(lock_watchdog_ti
     run(program, valkey.url)
 
 
-def test_a_server_that_does_not_answer_costs_the_timeout_only(valkey: Server) -> None:
+def test_a_server_that_does_not_answer_costs_the_timeout_only(valkey):
     program = """
 import redis, socket, time, pyredisson
 from urllib.parse import urlsplit
@@ -111,7 +110,7 @@ else:
         server.stop()
 
 
-def test_tasks_lock_and_wait(valkey: Server) -> None:
+def test_tasks_lock_and_wait(valkey):
     program = """
 import pyredisson.asyncio as pyredisson
 async def main():
@@ -131,7 +130,7 @@ asyncio.run(main())
     run(program, valkey.url)
 
 
-def test_what_needs_posix_is_refused_with_the_reason() -> None:
+def test_what_needs_posix_is_refused_with_the_reason():
     program = """
 import pyredisson, pyredisson.asyncio
 from click.testing import CliRunner
@@ -156,8 +155,8 @@ for arguments in (["run", "orders", "--", "true"], ["demo"]):
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "pyredisson").rglob("*.py")), ids=lambda path: path.relative_to(ROOT).as_posix()
 )
-def test_no_module_imports_what_only_posix_has(path: Path) -> None:
-    imported: set[str] = set()
+def test_no_module_imports_what_only_posix_has(path):
+    imported = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             imported |= {each.name.partition(".")[0] for each in node.names}

@@ -18,8 +18,7 @@ import httpx
 
 from pyredisson._tools.web.app import Access, Outcome, Site, WebServer
 from pyredisson._tools.web.pages import Pages
-from pyredisson._tools.web.rows import see
-from pyredisson._tools.web.watcher import Watcher
+from pyredisson._tools.web.watcher import Watcher, see
 from pyredisson.inspection import ClientView, LockView, Snapshot, WaiterView, Who
 from tests import waiting
 from tests.servers import HOST

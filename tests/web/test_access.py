@@ -32,7 +32,7 @@ def signed_in(site: RunningSite) -> Iterator[httpx.Client]:
 # ---- headers ---------------------------------------------------------------------------------------------------------
 
 
-def test_each_answer_forbids_what_pages_do_not_need(start: Start) -> None:
+def test_each_answer_forbids_what_pages_do_not_need(start):
     site = start(Scene(lock("orders", HOLDER)))
     for path in ("/", "/lock/00", "/nothing", "/static/app.js", "/static/nothing", "/events"):
         with site.client() as browser, browser.stream("GET", path) as response:
@@ -48,7 +48,7 @@ def test_each_answer_forbids_what_pages_do_not_need(start: Start) -> None:
             assert "server" not in response.headers
 
 
-def test_pages_load_nothing_from_elsewhere_and_have_no_inline_code(start: Start) -> None:
+def test_pages_load_nothing_from_elsewhere_and_have_no_inline_code(start):
     text = start(Scene(lock("orders", HOLDER))).get("/").text
     assert "://" not in text.replace("redis://", "")
     assert "<style" not in text
@@ -71,7 +71,7 @@ OTHER_HOSTS = [
 ]
 
 
-def test_requests_by_addresses_and_local_names_are_answered_and_others_refused(start: Start) -> None:
+def test_requests_by_addresses_and_local_names_are_answered_and_others_refused(start):
     site = start(Scene(lock("orders", HOLDER)))
     for host in OTHER_HOSTS:
         response = site.get("/", headers={"host": host})
@@ -83,12 +83,12 @@ def test_requests_by_addresses_and_local_names_are_answered_and_others_refused(s
         assert site.get("/", headers={"host": host}).status_code == 200
 
 
-def test_a_name_may_be_allowed(start: Start) -> None:
+def test_a_name_may_be_allowed(start):
     site = start(Scene(), hosts=("Locks.Example.com",))
     assert site.get("/", headers={"host": "locks.example.com:8379"}).status_code == 200
 
 
-def test_other_methods_are_refused(start: Start) -> None:
+def test_other_methods_are_refused(start):
     with start(Scene()).client() as browser:
         for method in ("PUT", "DELETE", "OPTIONS", "PATCH"):
             assert browser.request(method, "/").status_code == 405
@@ -97,7 +97,7 @@ def test_other_methods_are_refused(start: Start) -> None:
 # ---- the token -------------------------------------------------------------------------------------------------------
 
 
-def test_without_a_token_there_is_nothing_to_free(start: Start) -> None:
+def test_without_a_token_there_is_nothing_to_free(start):
     scene = Scene(lock("orders", HOLDER))
     site = start(scene)
     path = site.page_of("orders")
@@ -110,7 +110,7 @@ def test_without_a_token_there_is_nothing_to_free(start: Start) -> None:
     assert scene.freed == []
 
 
-def test_with_a_token_nothing_is_shown_without_it(start: Start) -> None:
+def test_with_a_token_nothing_is_shown_without_it(start):
     site = start(Scene(lock("orders", HOLDER)), token=TOKEN)
     for path in ("/", "/events", "/lock/00", "/lock/00/events", "/?token=wrong", "/?token=", "/nothing"):
         response = site.get(path)
@@ -120,7 +120,7 @@ def test_with_a_token_nothing_is_shown_without_it(start: Start) -> None:
         assert "set-cookie" not in response.headers
 
 
-def test_the_first_visit_leaves_a_cookie_and_an_address_without_the_token(start: Start) -> None:
+def test_the_first_visit_leaves_a_cookie_and_an_address_without_the_token(start):
     site = start(Scene(lock("orders", HOLDER)), token=TOKEN)
     with site.client() as browser:
         response = browser.get("/?q=a%26b&token=" + TOKEN)
@@ -136,7 +136,7 @@ def test_the_first_visit_leaves_a_cookie_and_an_address_without_the_token(start:
         assert TOKEN not in page.text
 
 
-def test_the_first_visit_does_not_lead_elsewhere(start: Start) -> None:
+def test_the_first_visit_does_not_lead_elsewhere(start):
     site = start(Scene(), token=TOKEN)
     for path in ("//evil.example/", "/\\evil.example/", "/%5cevil.example"):
         text = site.get(f"{site.url}{path}?token={TOKEN}").text
@@ -145,7 +145,7 @@ def test_the_first_visit_does_not_lead_elsewhere(start: Start) -> None:
         assert "\\" not in text
 
 
-def test_the_token_can_be_typed(start: Start) -> None:
+def test_the_token_can_be_typed(start):
     site = start(Scene(lock("orders", HOLDER)), token=TOKEN)
     with site.client(headers={"origin": site.url}) as browser:
         wrong = browser.post("/sign-in", data={"token": "wrong"})
@@ -158,14 +158,14 @@ def test_the_token_can_be_typed(start: Start) -> None:
         assert browser.get("/").status_code == 200
 
 
-def test_the_cookie_of_another_run_is_worth_nothing(start: Start) -> None:
+def test_the_cookie_of_another_run_is_worth_nothing(start):
     site = start(Scene(), token=TOKEN)
     other = Access("another token", frozenset(), site.port)
     for value in (other.session, "", "ä", other.session[:-1], "a=b; c"):
         assert site.get("/", headers={"cookie": f"{site.access.cookie}={value}".encode()}).status_code == 403
 
 
-def test_odd_cookies_of_other_programs_do_not_matter(start: Start) -> None:
+def test_odd_cookies_of_other_programs_do_not_matter(start):
     site = start(Scene(), token=TOKEN)
     mine = f"{site.access.cookie}={site.access.session}"
     for cookies in (f"a[b]=1; {mine}", f"{mine}; c", f'x="; {mine}', f";;=; {mine} ;", f"{'y=' + 'z' * 9000}; {mine}"):
@@ -176,7 +176,7 @@ def test_odd_cookies_of_other_programs_do_not_matter(start: Start) -> None:
 # ---- freeing a lock --------------------------------------------------------------------------------------------------
 
 
-def test_a_viewer_with_the_token_frees_a_lock_from_the_holder_shown(start: Start) -> None:
+def test_a_viewer_with_the_token_frees_a_lock_from_the_holder_shown(start):
     scene = Scene(lock("orders", HOLDER))
     site = start(scene, token=TOKEN)
     with signed_in(site) as browser:
@@ -194,7 +194,7 @@ def test_a_viewer_with_the_token_frees_a_lock_from_the_holder_shown(start: Start
         until(lambda: browser.post(f"{path}/free", data=site.form(HOLDER)).status_code == 409)
 
 
-def test_what_may_be_no_lock_is_not_offered_for_deletion(start: Start) -> None:
+def test_what_may_be_no_lock_is_not_offered_for_deletion(start):
     scene = Scene(lock("theme", HOLDER, kind="token_lock", notes=(DOUBTFUL,)))
     site = start(scene, token=TOKEN)
     with signed_in(site) as browser:
@@ -205,7 +205,7 @@ def test_what_may_be_no_lock_is_not_offered_for_deletion(start: Start) -> None:
     assert scene.freed == []
 
 
-def test_another_holder_keeps_the_lock(start: Start) -> None:
+def test_another_holder_keeps_the_lock(start):
     scene = Scene(lock("orders", HOLDER))
     site = start(scene, token=TOKEN)
     with signed_in(site) as browser:
@@ -224,7 +224,7 @@ def test_another_holder_keeps_the_lock(start: Start) -> None:
         assert "on this page" not in browser.get(path).text
 
 
-def test_forms_of_other_sites_are_refused(start: Start) -> None:
+def test_forms_of_other_sites_are_refused(start):
     scene = Scene(lock("orders", HOLDER))
     site = start(scene, token=TOKEN)
     with signed_in(site) as browser:
@@ -239,7 +239,7 @@ def test_forms_of_other_sites_are_refused(start: Start) -> None:
     assert scene.freed == []
 
 
-def test_a_form_needs_the_token_of_our_pages_and_the_cookie(start: Start) -> None:
+def test_a_form_needs_the_token_of_our_pages_and_the_cookie(start):
     scene = Scene(lock("orders", HOLDER))
     site = start(scene, token=TOKEN)
     with signed_in(site) as browser:

@@ -114,7 +114,7 @@ def busy_scene() -> Scene:
     return scene
 
 
-def test_a_wide_window_follows_what_happens(chromium: Any, start: Start) -> None:
+def test_a_wide_window_follows_what_happens(chromium, start):
     scene = busy_scene()
     site = start(scene, interval=0.1)
     window = Window(chromium, WIDE, dark=False)
@@ -146,7 +146,7 @@ def test_a_wide_window_follows_what_happens(chromium: Any, start: Start) -> None
     assert window.complaints() == []
 
 
-def test_a_page_says_since_when_it_is_stale_and_recovers(chromium: Any, start: Start) -> None:
+def test_a_page_says_since_when_it_is_stale_and_recovers(chromium, start):
     scene = Scene(lock("orders", who(1)))
     site = start(scene, interval=0.1)
     window = Window(chromium, WIDE, dark=False)
@@ -168,7 +168,7 @@ def test_a_page_says_since_when_it_is_stale_and_recovers(chromium: Any, start: S
     assert "orders" not in window.text("#locks")
 
 
-def test_a_lock_is_freed_on_a_dark_phone(chromium: Any, start: Start) -> None:
+def test_a_lock_is_freed_on_a_dark_phone(chromium, start):
     scene = busy_scene()
     site = start(scene, token=TOKEN, interval=0.1)
     window = Window(chromium, PHONE, dark=True)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 import signal
 import socket
-import subprocess
-import sys
-from collections.abc import Callable
 
 import httpx
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError, Redisson
-from tests.command_line import Program, Programs
-from tests.servers import HOST, VALKEY, Server
+from tests.command_line import Program
+from tests.servers import HOST, VALKEY
 from tests.web.scenes import until
 
 SECRET = "s3cret"
@@ -29,9 +26,7 @@ def get(address: str) -> str:
     return httpx.get(address, timeout=60).text
 
 
-def test_it_shows_and_frees_real_locks_and_ends_cleanly(
-    command_line: Programs, fresh_server: Callable[..., Server]
-) -> None:
+def test_it_shows_and_frees_real_locks_and_ends_cleanly(command_line, fresh_server):
     server = fresh_server(VALKEY, "--requirepass", SECRET)
     with Redisson.from_url(server.url) as client:
         lock = client.get_lock("<b>orders</b>")
@@ -62,9 +57,7 @@ def test_it_shows_and_frees_real_locks_and_ends_cleanly(
     assert "Traceback" not in program.stderr
 
 
-def test_a_server_that_is_away_is_shown_without_its_password(
-    command_line: Programs, fresh_server: Callable[..., Server]
-) -> None:
+def test_a_server_that_is_away_is_shown_without_its_password(command_line, fresh_server):
     server = fresh_server(VALKEY, "--requirepass", SECRET)
     program = command_line.pyredisson("web", "--listen", f"{HOST}:0", "--interval", "0.5", url=server.url)
     address = address_of(program)
@@ -80,7 +73,7 @@ def test_a_server_that_is_away_is_shown_without_its_password(
     assert program.exit_code() == 0
 
 
-def test_what_cannot_be_listened_on_is_said(command_line: Programs) -> None:
+def test_what_cannot_be_listened_on_is_said(command_line):
     with socket.create_server((HOST, 0)) as other:
         taken = f"{HOST}:{other.getsockname()[1]}"
         for program in [command_line.pyredisson("web", "--listen", each) for each in (taken, "a..b:80")]:
@@ -98,14 +91,3 @@ def test_what_cannot_be_listened_on_is_said(command_line: Programs) -> None:
         assert program.exit_code() == 2
         assert SECRET not in program.stderr
         assert "Traceback" not in program.stderr
-
-
-def test_without_the_extra_it_says_what_to_install() -> None:
-    program = (
-        "import sys; sys.modules['starlette'] = None; sys.argv[1:] = ['web']; "
-        "from pyredisson.__main__ import main; main()"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
-    assert done.returncode == 2
-    assert 'pip install "pyredisson[web]"' in done.stderr
-    assert "Traceback" not in done.stderr

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from pyredisson._tools.web.rows import BUCKET_SECONDS, BUCKETS, History, PageEvent, SeenRow, WaitEdge, Waits, draw, see
+from pyredisson._tools.web.watcher import (
+    BUCKET_SECONDS,
+    BUCKETS,
+    History,
+    PageEvent,
+    SeenRow,
+    WaitEdge,
+    Waits,
+    draw,
+    see,
+)
 from tests.web.scenes import lock, snapshot, waiter, who
 
 
@@ -11,7 +21,7 @@ def row(name: str, *, waiting: int = 0, since: float | None = None) -> SeenRow:
     return next(iter(see(snapshot(lock(name, who(1), waiters=waiters)), None).rows.values()))
 
 
-def test_the_locks_that_changed_last_are_kept_with_their_last_events() -> None:
+def test_the_locks_that_changed_last_are_kept_with_their_last_events():
     history = History(max_locks=3, max_events=2)
     rows = [row(f"lock:{number}") for number in range(5)]
     for each in (*rows, rows[2]):
@@ -24,7 +34,7 @@ def test_the_locks_that_changed_last_are_kept_with_their_last_events() -> None:
     assert [bool(history.of(each.id)) for each in rows] == [True, False, True, False, True]
 
 
-def test_waits_are_kept_for_an_hour() -> None:
+def test_waits_are_kept_for_an_hour():
     waits = Waits()
     for number in range(3 * BUCKETS):
         at = number * BUCKET_SECONDS + 1.0
@@ -42,13 +52,13 @@ def waits(*pairs: tuple[str, str], deadlock: bool = False) -> list[WaitEdge]:
     return [WaitEdge(one, f"lock of {other}", None, other, deadlock) for one, other in pairs]
 
 
-def test_an_owner_that_waits_for_itself_is_drawn() -> None:
+def test_an_owner_that_waits_for_itself_is_drawn():
     drawing = draw(waits(("a", "a"), deadlock=True), 1)
     assert drawing is not None
     assert len(drawing.boxes) == 1
 
 
-def test_a_crowd_is_counted_and_not_drawn() -> None:
+def test_a_crowd_is_counted_and_not_drawn():
     drawing = draw(waits(*((f"w{number}", "holder") for number in range(1_000))), 0)
     assert drawing is not None
     assert len(drawing.arrows) == 5

@@ -13,11 +13,9 @@ from dataclasses import replace
 
 import pytest
 from starlette.requests import Request
-from starlette.types import Message
 
 from pyredisson._tools.web.app import Access, Site
-from pyredisson._tools.web.pages import Pages
-from pyredisson._tools.web.rows import PAGE
+from pyredisson._tools.web.pages import PAGE, Pages
 from pyredisson._tools.web.watcher import Watcher
 from tests.web.scenes import SERVER, RunningSite, Scene, client, lock, until, waiter, who
 
@@ -50,7 +48,7 @@ def check_harmless(page: str) -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_texts_of_any_content_are_harmless(start: Start, text: str) -> None:
+def test_texts_of_any_content_are_harmless(start, text):
     owner = who(1, app=text, host=text, thread=text, reason=text, stack=(text, text))
     waits = waiter(who(2, app=text, host=text, thread=text), since=time.time())
     other = lock("other", who(2, host=text), waiters=(waiter(owner),))
@@ -82,7 +80,7 @@ def test_texts_of_any_content_are_harmless(start: Start, text: str) -> None:
 
 
 @pytest.mark.quick
-def test_the_first_page_shows_locks_with_holders_and_waiters_and_clients(start: Start) -> None:
+def test_the_first_page_shows_locks_with_holders_and_waiters_and_clients(start):
     held = lock("orders", who(1, since=time.time() - 3 * 3600 - 305, remaining=20.0), waiting_clients=3, free_in=20.0)
     stale = lock("stale", who(7, connected=False), never_expires=True)
     text = start(Scene(held, stale, lock("free", permits=3, kind="semaphore"))).get("/").text
@@ -90,7 +88,7 @@ def test_the_first_page_shows_locks_with_holders_and_waiters_and_clients(start: 
         assert shown in text, shown
 
 
-def test_a_lock_has_a_page_with_its_queue(start: Start) -> None:
+def test_a_lock_has_a_page_with_its_queue(start):
     queue = (
         waiter(who(2), kind="fair_lock", place=1, since=time.time() - 12),
         waiter(who(3), kind="fair_lock", place=2, expired=True),
@@ -112,7 +110,7 @@ def test_a_lock_has_a_page_with_its_queue(start: Start) -> None:
         assert shown in text, shown
 
 
-def test_a_lock_that_was_never_seen_has_no_page(start: Start) -> None:
+def test_a_lock_that_was_never_seen_has_no_page(start):
     site = start(Scene())
     for path in ("/lock/00000000000000000000", "/lock/" + "x" * 3000):
         response = site.get(path)
@@ -121,7 +119,7 @@ def test_a_lock_that_was_never_seen_has_no_page(start: Start) -> None:
 
 
 @pytest.mark.quick
-def test_locks_are_searched_and_sorted(start: Start) -> None:
+def test_locks_are_searched_and_sorted(start):
     now = time.time()
     locks = (
         lock("a", who(1, since=now - 10), waiting_clients=1),
@@ -130,7 +128,7 @@ def test_locks_are_searched_and_sorted(start: Start) -> None:
     )
     site = start(Scene(*locks))
 
-    def names(**query: str) -> list[str]:
+    def names(**query):
         return re.findall(
             r'<a href="/lock/\w+"><bdi>(\w+)</bdi>', site.get("/", params=query).text.split('id="locks"')[1]
         )
@@ -146,7 +144,7 @@ def test_locks_are_searched_and_sorted(start: Start) -> None:
     assert names(sort="wrong", kind="wrong", show="wrong", page="-1") == ["c", "a", "b"]
 
 
-def test_a_latch_is_open_or_closed(start: Start) -> None:
+def test_a_latch_is_open_or_closed(start):
     site = start(
         Scene(
             lock("shut", kind="count_down_latch", count=4, waiting_clients=1),
@@ -164,7 +162,7 @@ def test_a_latch_is_open_or_closed(start: Start) -> None:
     assert '<span class="tag">free</span>' not in page
 
 
-def test_what_happened_to_a_lock_is_kept(start: Start) -> None:
+def test_what_happened_to_a_lock_is_kept(start):
     scene = Scene(lock("orders", who(1)))
     site = start(scene)
     path = site.page_of("orders")
@@ -182,7 +180,7 @@ def test_what_happened_to_a_lock_is_kept(start: Start) -> None:
     ]
 
 
-def test_an_incomplete_look_ends_no_hold(start: Start) -> None:
+def test_an_incomplete_look_ends_no_hold(start):
     scene = Scene(lock("a", who(1)), lock("b", who(2)))
     site = start(scene)
     path = site.page_of("b")
@@ -198,7 +196,7 @@ def test_an_incomplete_look_ends_no_hold(start: Start) -> None:
 
 
 @pytest.mark.quick
-def test_deadlocks_are_shown_in_red(start: Start) -> None:
+def test_deadlocks_are_shown_in_red(start):
     one, other = who(1), who(2)
     scene = Scene(lock("a", one, waiters=(waiter(other),)), lock("b", other, waiters=(waiter(one),)))
     text = start(scene).get("/").text
@@ -215,7 +213,7 @@ def test_deadlocks_are_shown_in_red(start: Start) -> None:
 
 
 @pytest.mark.quick
-def test_events_contain_what_changed(start: Start) -> None:
+def test_events_contain_what_changed(start):
     scene = Scene(*(lock(f"lock:{number}", who(1)) for number in range(50)))
     site = start(scene)
     with site.events() as events:
@@ -232,7 +230,7 @@ def test_events_contain_what_changed(start: Start) -> None:
         assert len(changed["order"]) == 50
 
 
-def test_ten_thousand_locks_are_shown_in_pages(start: Start) -> None:
+def test_ten_thousand_locks_are_shown_in_pages(start):
     scene = Scene(*(lock(f"lock:{number:05}", who(number % 50, number)) for number in range(10_000)))
     site = start(scene, interval=0.2)
     page = site.get("/", params={"sort": "name"})
@@ -251,7 +249,7 @@ def test_ten_thousand_locks_are_shown_in_pages(start: Start) -> None:
         assert len(json.dumps(next(events))) < 10_000
 
 
-def test_many_holders_and_waiters_of_one_lock_are_capped(start: Start) -> None:
+def test_many_holders_and_waiters_of_one_lock_are_capped(start):
     crowd = tuple(waiter(who(number, 2)) for number in range(3_000))
     site = start(
         Scene(lock("orders", *(who(number) for number in range(1_000)), waiters=crowd, waiting_clients=3_000)),
@@ -267,7 +265,7 @@ def test_many_holders_and_waiters_of_one_lock_are_capped(start: Start) -> None:
 # ---- one loop, and none without viewers ------------------------------------------------------------------------------
 
 
-def test_many_viewers_share_the_looks(start: Start) -> None:
+def test_many_viewers_share_the_looks(start):
     scene = Scene(lock("orders", who(1)))
     site = start(scene, interval=0.1)
     with site.events() as one, site.events() as two, site.events("/events?sort=name") as three:
@@ -278,7 +276,7 @@ def test_many_viewers_share_the_looks(start: Start) -> None:
         assert scene.looks - looks <= (time.monotonic() - began) / 0.1 + 1
 
 
-def test_it_stops_to_look_when_the_last_page_is_closed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_stops_to_look_when_the_last_page_is_closed(start, monkeypatch):
     monkeypatch.setattr("pyredisson._tools.web.watcher.LINGER_SECONDS", 0.0)
     scene = Scene(lock("orders", who(1)))
     site = start(scene)
@@ -294,11 +292,11 @@ def test_it_stops_to_look_when_the_last_page_is_closed(start: Start, monkeypatch
         until(lambda: scene.looks > looks and next(events))
 
 
-def test_a_slow_look_is_followed_by_a_longer_pause(start: Start) -> None:
+def test_a_slow_look_is_followed_by_a_longer_pause(start):
     scene = Scene()
-    times: list[float] = []
+    times = []
 
-    def slow() -> object:
+    def slow():
         times.append(time.monotonic())
         time.sleep(0.05)
         return Scene.take(scene)
@@ -313,7 +311,7 @@ def test_a_slow_look_is_followed_by_a_longer_pause(start: Start) -> None:
 
 
 @pytest.mark.quick
-def test_a_server_that_goes_away_is_shown_and_recovers(start: Start) -> None:
+def test_a_server_that_goes_away_is_shown_and_recovers(start):
     scene = Scene(lock("orders", who(1)))
     site = start(scene)
     with site.events() as events:
@@ -330,7 +328,7 @@ def test_a_server_that_goes_away_is_shown_and_recovers(start: Start) -> None:
     assert "has not answered" not in site.get("/").text
 
 
-def test_a_look_without_any_answer_shows_what_was_seen_before(start: Start) -> None:
+def test_a_look_without_any_answer_shows_what_was_seen_before(start):
     scene = Scene(lock("orders", who(1)))
     site = start(scene)
     with site.events() as events:
@@ -340,7 +338,7 @@ def test_a_look_without_any_answer_shows_what_was_seen_before(start: Start) -> N
     assert "orders" in site.get("/").text
 
 
-def test_a_server_that_was_never_there_is_shown(start: Start) -> None:
+def test_a_server_that_was_never_there_is_shown(start):
     scene = Scene()
     scene.error = ConnectionError("refused")
     text = start(scene).get("/").text
@@ -348,7 +346,7 @@ def test_a_server_that_was_never_there_is_shown(start: Start) -> None:
     assert "ConnectionError: refused" in text
 
 
-def test_a_server_that_does_not_answer_delays_no_page(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_answer_delays_no_page(start, monkeypatch):
     monkeypatch.setattr("pyredisson._tools.web.app.FIRST_LOOK_SECONDS", 0.05)
     scene = Scene()
     hanging = time.monotonic() + 1
@@ -356,20 +354,20 @@ def test_a_server_that_does_not_answer_delays_no_page(start: Start, monkeypatch:
     assert "The first look at the server is in progress" in start(scene).get("/").text
 
 
-def test_a_burst_of_streams_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_burst_of_streams_is_refused_too(monkeypatch):
     """All requests are answered before the first stream begins; then the viewers leave."""
     monkeypatch.setattr("pyredisson._tools.web.app.MAX_STREAMS", 3)
     watcher = Watcher(Scene().take, interval=60.0, always=False)
     site = Site(watcher, Pages(watcher, server=SERVER, form_token=None), Access(None, frozenset(), 80))
     scope = {"type": "http", "method": "GET", "query_string": b"", "headers": []}
 
-    async def receive() -> Message:
+    async def receive():
         return {"type": "http.disconnect"}
 
-    async def send(message: Message) -> None:
+    async def send(message):
         raise OSError("the viewer has left")
 
-    async def burst() -> list[int]:
+    async def burst():
         responses = [await site._overview_events(Request(scope)) for _ in range(5)]
         for each in responses:
             with contextlib.suppress(Exception):

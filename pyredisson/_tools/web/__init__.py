@@ -1,7 +1,7 @@
 """``pyredisson web``: pages that show the locks of a server live. Needs the extra ``web``.
 
-* ``rows.py`` turns snapshots of the inspection library into what pages show, and remembers them, within bounds.
-* ``watcher.py`` looks at the server, once for all viewers, while there are any.
+* ``watcher.py`` looks at the server, once for all viewers, while there are any, turns snapshots of the inspection
+  library into what pages show, and remembers them, within bounds.
 * ``pages.py`` renders a page in parts, so that an event contains those that changed.
 * ``app.py`` decides which requests are answered, answers them, and runs the site.
 

@@ -30,9 +30,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pyredisson._tools.common import ExitCode, inspector_at, read_address, say
 from pyredisson._tools.sampling import in_daemon_thread
-from pyredisson._tools.web.pages import HEARTBEAT_SECONDS, Difference, Pages, Parts, render
-from pyredisson._tools.web.rows import PageEvent, Query, shorten
-from pyredisson._tools.web.watcher import Watcher
+from pyredisson._tools.web.pages import HEARTBEAT_SECONDS, Difference, Pages, Parts, Query, render
+from pyredisson._tools.web.watcher import PageEvent, Watcher, shorten
 from pyredisson.inspection import DOUBTFUL, Inspector, LockView, Unlocked, describe
 
 MAX_STREAMS = 100

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache
@@ -14,22 +14,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from pyredisson import __version__
-from pyredisson._tools.web.rows import (
-    BUCKET_SECONDS,
-    BUCKETS,
-    MAX_PARTS,
-    PAGE,
-    SHOWN,
-    SORTS,
-    Bucket,
-    Query,
-    SeenRow,
-    shorten,
-)
-from pyredisson._tools.web.watcher import Watcher
+from pyredisson._tools.web.watcher import BUCKET_SECONDS, BUCKETS, Bucket, SeenRow, Watcher, shorten
 from pyredisson.inspection.model import shown_kinds, stored_kinds
 
+PAGE = 100  # rows
 MAX_CLIENTS = 200  # rows
+MAX_PARTS = 200  # holders, waiters or keys of one lock that are shown
+MAX_SEARCH = 200  # characters
 MAX_RENDERED = 100  # pages that are kept for other viewers until the next look
 
 #: A stream says something at least that often, so that a browser knows that it is alive.
@@ -37,6 +28,58 @@ HEARTBEAT_SECONDS = 10.0
 
 #: After how long without news a page says that it is stale.
 PATIENCE_MS = int(1_500 * HEARTBEAT_SECONDS)
+
+
+SHOWN = {"all": "All", "held": "Held", "waiting": "With waiters", "problems": "With problems"}
+SORTS = {"waiting": "Waiting", "name": "Name", "since": "Held longest", "free": "Free soonest"}
+
+
+@final
+@dataclass(frozen=True)
+class Query:
+    """Which locks a viewer wants to see, in which order.
+
+    Attributes:
+        text: A text that their names, kinds, holders or waiters contain.
+        kind: Their kind; empty for all.
+        show: One of ``SHOWN``.
+        sort: One of ``SORTS``.
+        page: From 1.
+    """
+
+    text: str = ""
+    kind: str = ""
+    show: str = "all"
+    sort: str = "waiting"
+    page: int = 1
+
+    @staticmethod
+    def read(parameters: Mapping[str, str]) -> Query:
+        """Read the query of an address. What makes no sense is left out."""
+        kind, show, sort, page = (parameters.get(name, "") for name in ("kind", "show", "sort", "page"))
+        return Query(
+            text=parameters.get("q", "").strip()[:MAX_SEARCH],
+            kind=kind if kind in shown_kinds() else "",
+            show=show if show in SHOWN else "all",
+            sort=sort if sort in SORTS else "waiting",
+            page=max(1, int(page)) if page.isdecimal() and len(page) < 6 else 1,
+        )
+
+    def matching(self, rows: Iterable[SeenRow]) -> list[SeenRow]:
+        """Return the rows of all pages, in order."""
+        text = self.text.lower()
+        return sorted((row for row in rows if self._matches(row, text)), key=self._order)
+
+    def _matches(self, row: SeenRow, text: str) -> bool:
+        if self.kind and row.lock.kind != self.kind:
+            return False
+        shown = {"held": row.lock.held, "waiting": row.lock.waiting > 0, "problems": bool(row.problems)}
+        return shown.get(self.show, True) and (not text or row.contains(text))
+
+    def _order(self, row: SeenRow) -> tuple[float, str, str]:
+        numbers = {"waiting": -row.lock.waiting, "since": row.since, "free": row.until}
+        number = numbers.get(self.sort, 0.0)
+        return float("inf") if number is None else number, row.lock.name, row.id
 
 
 @final

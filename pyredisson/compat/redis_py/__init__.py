@@ -22,22 +22,13 @@ from pyredisson._owners import forks
 from pyredisson._owners.made import HandleOwner
 from pyredisson._owners.owners import current_thread_owner
 from pyredisson._threads.client import Redisson
-from pyredisson.compat.redis_py.shared import (
-    Place,
-    Settings,
-    acquire,
-    client_behind,
-    stored_value,
-    text_of,
-    translated,
-    wait_of,
-)
+from pyredisson.compat import LockBase, Place, acquire, client_behind, stored_value, text_of, translated
 from pyredisson.errors import LockNotOwnedError, RedissonError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pyredisson._kinds.token_lock import TokenLockCore
+    from pyredisson._core.client import ClientCore
 
 __all__ = ["Lock", "client_of"]
 
@@ -66,7 +57,7 @@ class _PerThread(Place, threading.local):
     """The hold of a lock object, of each thread its own."""
 
 
-class Lock:
+class Lock(LockBase["redis.Redis | Redisson", str]):
     """A lock with the parameters, methods and errors of redis-py's ``Lock``.
 
     Args:
@@ -86,29 +77,11 @@ class Lock:
         ValueError, TypeError: An argument is not valid.
     """
 
-    def __init__(
-        self,
-        redis: redis.Redis | Redisson,
-        name: str,
-        timeout: float | None = None,
-        sleep: float = 0.1,
-        blocking: bool = True,
-        blocking_timeout: float | None = None,
-        thread_local: bool = True,
-        raise_on_release_error: bool = True,
-    ) -> None:
-        self.redis = redis
-        self.name = name
-        self.timeout = timeout
-        self.sleep = sleep
-        self.blocking = blocking
-        self.blocking_timeout = blocking_timeout
-        self.thread_local: bool = bool(thread_local)
-        self.raise_on_release_error = raise_on_release_error
-        self.local: Place = _PerThread() if self.thread_local else Place()
-        self._settings = Settings(text_of(name), timeout, sleep)
-        self._client = redis if isinstance(redis, Redisson) else client_of(redis)
-        self._asking = self._settings.core(self._client._core)
+    _places = _PerThread
+
+    @staticmethod
+    def _core_of(redis: redis.Redis | Redisson) -> ClientCore:
+        return (redis if isinstance(redis, Redisson) else client_of(redis))._core
 
     def acquire(
         self,
@@ -134,13 +107,8 @@ class Lock:
         """
         thread = current_thread_owner() if self.thread_local else None
         owner = HandleOwner(self, thread)
-        core = self._settings.core(
-            self._client._core, owner, token=None if token is None else text_of(token), sleep=sleep
-        )
-        wait = wait_of(
-            self.blocking if blocking is None else blocking,
-            self.blocking_timeout if blocking_timeout is None else blocking_timeout,
-        )
+        core = self._settings.core(self._core, owner, token=None if token is None else text_of(token), sleep=sleep)
+        wait = self._wait(blocking, blocking_timeout)
         try:
             if not run(acquire(core, wait, self.timeout, self.sleep if sleep is None else sleep)):
                 return False
@@ -173,12 +141,6 @@ class Lock:
                 run_to_the_end(hold.leave, error)
             raise
         self.local.hold = None
-
-    def _held(self, what: str) -> TokenLockCore:
-        hold = self.local.hold
-        if hold is None:
-            raise rx.LockError(f"Cannot {what}", lock_name=self.name)
-        return hold
 
     def extend(self, additional_time: float, replace_ttl: bool = False) -> Literal[True]:
         """Extend the lease; it is never shortened.

@@ -15,21 +15,13 @@ import redis.exceptions as rx
 from pyredisson._asyncio.client import Redisson
 from pyredisson._core.failures import is_interruption
 from pyredisson._owners.made import HandleOwner
-from pyredisson.compat.redis_py.shared import (
-    Place,
-    Settings,
-    acquire,
-    client_behind,
-    stored_value,
-    text_of,
-    translated,
-    wait_of,
-)
+from pyredisson.compat import LockBase, Place, acquire, client_behind, stored_value, text_of, translated
 from pyredisson.errors import LockNotOwnedError, RedissonError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from pyredisson._core.client import ClientCore
     from pyredisson._kinds.token_lock import TokenLockCore
 
 __all__ = ["Lock", "client_of"]
@@ -83,7 +75,7 @@ class _PerTask(Place):
         self._holds[hold] = weakref.ref(task)
 
 
-class Lock:
+class Lock(LockBase["redis.asyncio.Redis | Redisson", "str | bytes | memoryview"]):
     """A lock with the parameters, methods and errors of redis-py's asyncio ``Lock``.
 
     Args:
@@ -103,35 +95,14 @@ class Lock:
         ValueError, TypeError: An argument is not valid.
     """
 
-    def __init__(
-        self,
-        redis: redis.asyncio.Redis | Redisson,
-        name: str | bytes | memoryview,
-        timeout: float | None = None,
-        sleep: float = 0.1,
-        blocking: bool = True,
-        blocking_timeout: float | None = None,
-        thread_local: bool = True,
-        raise_on_release_error: bool = True,
-    ) -> None:
-        self.redis = redis
-        self.name = name
-        self.timeout = timeout
-        self.sleep = sleep
-        self.blocking = blocking
-        self.blocking_timeout = blocking_timeout
-        self.thread_local: bool = bool(thread_local)
-        self.raise_on_release_error = raise_on_release_error
-        self.local: Place = _PerTask() if self.thread_local else Place()
-        self._settings = Settings(text_of(name), timeout, sleep)
-        self._client = redis if isinstance(redis, Redisson) else client_of(redis)
-        self._asking = self._settings.core(self._client._core)
+    _places = _PerTask
+
+    @staticmethod
+    def _core_of(redis: redis.asyncio.Redis | Redisson) -> ClientCore:
+        return (redis if isinstance(redis, Redisson) else client_of(redis))._core
 
     async def acquire(
-        self,
-        blocking: bool | None = None,
-        blocking_timeout: float | None = None,
-        token: str | bytes | None = None,
+        self, blocking: bool | None = None, blocking_timeout: float | None = None, token: str | bytes | None = None
     ) -> bool:
         """Acquire the lock. As in redis-py, there is no ``sleep`` parameter here.
 
@@ -147,13 +118,8 @@ class Lock:
             redis.exceptions.RedisError: The server could not be reached, or refused the request. If the lock may have
                 been acquired, it is released.
         """
-        core = self._settings.core(
-            self._client._core, HandleOwner(self), token=None if token is None else text_of(token)
-        )
-        wait = wait_of(
-            self.blocking if blocking is None else blocking,
-            self.blocking_timeout if blocking_timeout is None else blocking_timeout,
-        )
+        core = self._settings.core(self._core, HandleOwner(self), token=None if token is None else text_of(token))
+        wait = self._wait(blocking, blocking_timeout)
         try:
             taken = await acquire(core, wait, self.timeout, self.sleep)
         except RedissonError as error:
@@ -182,12 +148,6 @@ class Lock:
                 self.local.hold = None
             raise
         self.local.hold = None
-
-    def _held(self, what: str) -> TokenLockCore:
-        hold = self.local.hold
-        if hold is None:
-            raise rx.LockError(f"Cannot {what}", lock_name=self._settings.name)
-        return hold
 
     async def extend(self, additional_time: float, replace_ttl: bool = False) -> Literal[True]:
         """Extend the lease; it is never shortened.

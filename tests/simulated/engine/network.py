@@ -29,15 +29,7 @@ from tests.simulated.engine.world import Node, Process, Promise, World
 if TYPE_CHECKING:
     from pyredisson._net.wire import Connect, Introduce
 
-__all__ = [
-    "Host",
-    "Network",
-    "Port",
-    "SimulatedStream",
-    "SimulatedTransport",
-    "Wire",
-    "keys_of",
-]
+__all__ = ["Host", "Network", "Port", "SimulatedStream", "SimulatedTransport", "Wire", "keys_of"]
 
 
 @lru_cache(maxsize=4096)
@@ -525,7 +517,7 @@ class SimulatedTransport:
             stream.close()
         return stream
 
-    async def ask_sentinel(self, settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
+    async def query_sentinel(self, settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
         wire = Wire(self._port, await self._port.reach((settings["host"], settings["port"]), timeout), None)
         try:
             return await wire.call(pack(*command), timeout)

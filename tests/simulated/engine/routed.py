@@ -99,9 +99,9 @@ class RoutedRuntime(Seam):
     def node_of(self, key: str) -> str:
         return self.link.node_of(key)
 
-    async def ask_server(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
+    async def execute_at(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
         self.interruptible()
-        return await self.link.ask_server(key, command, timeout)
+        return await self.link.execute_at(key, command, timeout)
 
     def counts_listeners(self) -> bool:
         return self.link.counts_listeners()
@@ -136,9 +136,9 @@ class RoutedRuntime(Seam):
         self.interruptible()
         return await self.link.eval_all(requests, timeout)
 
-    async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
+    async def execute(self, command: tuple[str, ...], timeout: float) -> Reply:
         self.interruptible()
-        return await self.link.ask(command, timeout)
+        return await self.link.execute(command, timeout)
 
     def close(self) -> None:
         """End its loops and connections."""

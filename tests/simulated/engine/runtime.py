@@ -20,7 +20,7 @@ from pyredisson._core.failures import Failure, NotSent, Unanswered
 from pyredisson._core.owners import Caller
 from pyredisson._core.presence import Identity
 from pyredisson._core.replicas import ReplicaAcknowledgement
-from pyredisson._core.runtime import Ask, Background, Reply, Request, Ticket
+from pyredisson._core.runtime import Background, Reply, Request, ServerRequest, Ticket
 from pyredisson._core.subscriptions import Subscriptions
 from pyredisson._net import wire as resp
 from pyredisson._net.link import Inspect
@@ -35,7 +35,7 @@ __all__ = ["AnyClient", "Seam", "SimulatedClient", "SimulatedOwner", "SimulatedR
 
 T = TypeVar("T")
 AnySeam = TypeVar("AnySeam", bound="Seam")
-AskT = TypeVar("AskT", bound=Ask)
+RequestT = TypeVar("RequestT", bound=ServerRequest)
 
 
 class SimulatedOwner(AnyOwner):
@@ -219,24 +219,24 @@ class Seam:
 
     # ---- may block -----------------------------------------------------------------------------------------------
 
-    async def fan_out(self, asks: Iterable[AskT]) -> list[AskT]:
+    async def fan_out(self, requests: Iterable[RequestT]) -> list[RequestT]:
         self.interruptible()
-        made: list[AskT] = []
+        made: list[RequestT] = []
         tasks: list[Task[Any]] = []
-        for ask in asks:
-            made.append(ask)
-            runtime = ask.runtime
-            if ask.replica_wait is None:
-                work: Any = runtime.eval(ask.request, ask.timeout)
+        for request in requests:
+            made.append(request)
+            runtime = request.runtime
+            if request.replica_wait is None:
+                work: Any = runtime.eval(request.prepared, request.timeout)
             else:
-                work = runtime.eval_synced(ask.request, ask.timeout, ask.replica_wait, ask.timeout)
+                work = runtime.eval_synced(request.prepared, request.timeout, request.replica_wait, request.timeout)
             tasks.append(self.process.start(work, f"{self.process.name}/request"))
-        for ask, task in zip(made, tasks, strict=True):
+        for request, task in zip(made, tasks, strict=True):
             try:
                 answer = await task.outcome
             except Failure as failure:
                 answer = failure
-            ask.answer = answer
+            request.answer = answer
         return made
 
     def shield(self) -> AbstractContextManager[object]:
@@ -344,7 +344,7 @@ class SimulatedRuntime(Seam):
         self, request: Request, timeout: float, replica_wait: ReplicaAcknowledgement, sync_timeout: float
     ) -> tuple[Reply, int | Failure]:
         reply = await self.eval(request, timeout)
-        replicas = replica_wait.asked(reply)
+        replicas = replica_wait.wanted(reply)
         if not replicas:
             return reply, 0
 
@@ -361,13 +361,13 @@ class SimulatedRuntime(Seam):
         assert isinstance(acked, int)
         return reply, acked
 
-    async def ask(self, command: tuple[str, ...], timeout: float) -> Reply:
+    async def execute(self, command: tuple[str, ...], timeout: float) -> Reply:
         return await self._request(command[0], lambda: self.node.redis.command(*command), timeout)
 
     def node_of(self, key: str) -> str:
         return ""
 
-    async def ask_server(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
+    async def execute_at(self, key: str, command: tuple[str, ...], timeout: float) -> Reply:
         raise NotSent(rx.ConnectionError("not simulated"))
 
     async def _request(self, what: str, execute: Callable[[], Any], timeout: float) -> Reply:

@@ -1,17 +1,69 @@
-"""The report of ``pyredisson doctor`` as a table."""
+"""``pyredisson doctor``: its arguments, and its report as a table. The examination itself is in ``examination.py``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import click
+from click.core import ParameterSource
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from pyredisson._net.urls import DEFAULT_URL
 from pyredisson._tools.common import duration_text, plain
-from pyredisson._tools.doctor.judge import Grade, Report, unable, unchecked
-from pyredisson._tools.doctor.probe import Node, format_address
+from pyredisson._tools.examination import Grade, Node, Report, examine, format_address, unable, unchecked
 from pyredisson._tools.tables import Output
+
+
+@click.command()
+@click.argument("servers", nargs=-1, metavar="[URL]...")
+@click.option(
+    "--url",
+    "urls",
+    multiple=True,
+    metavar="URL",
+    help="A server (redis://, rediss:// or unix://), sentinels (redis+sentinel://) or a cluster (redis+cluster://); "
+    f"once for each node of a quorum.  [default: {DEFAULT_URL}]",
+    envvar="PYREDISSON_URL",
+    show_envvar=True,
+)
+@click.option(
+    "--lock", metavar="NAME", help="A lock that this user is to use: whether it may use its keys and channels."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
+def doctor(servers: tuple[str, ...], urls: tuple[str, ...], lock: str | None, as_json: bool) -> int:
+    """Inspect the servers that locks are kept on: whether a lock can be acquired there, now, by this user, and what
+    endangers the locks. Changes nothing, and says what it could not check.
+
+    Each URL is a server, as with --url.
+
+    \b
+        pyredisson doctor --url redis://one:6379 --url redis://two:6379 --url redis://three:6379
+        pyredisson doctor --url redis+sentinel://s1:26379,s2:26379,s3:26379/locks
+
+    \b
+    Exit code, as monitoring systems expect it:
+       0  nothing is wrong
+       1  warnings: a setting that endangers locks, a single server that stores nothing on disk, one of several nodes or
+          a sentinel that is not reachable, no replica to take over, locks that never expire, memory or connections that
+          are nearly used up, clocks that differ
+       2  critical: no server, one that refuses locks (its memory, replicas, saves, or the permissions of this user),
+          no quorum, a replica, the same server twice, sentinels that name different masters, slots that no node serves,
+          one node of a cluster by itself; or wrong usage
+    """
+    if servers and click.get_current_context().get_parameter_source("urls") is ParameterSource.ENVIRONMENT:
+        urls = ()  # What is typed goes before.
+    try:
+        report = examine((*servers, *urls) or (DEFAULT_URL,), lock)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if as_json:
+        print(report.as_json())
+    else:
+        show(report)
+    return int(report.grade)
+
 
 TITLES = ("server", "is", "replicas", "eviction", "persistence", "up for", "round trip", "clock", "locks leaked")
 
@@ -45,11 +97,9 @@ def show(report: Report) -> None:
         if left := list(unchecked(node)):
             console.print(Text(plain(f"{node.url}: not checked: {'; '.join(left)}")), soft_wrap=True)
     if not report.findings:
-        console.print("nothing is wrong" + (" as far as was checked" if any(map(_unchecked, servers)) else ""))
-
-
-def _unchecked(node: Node) -> list[str]:
-    return list(unchecked(node))
+        console.print(
+            "nothing is wrong" + (" as far as was checked" if any(any(unchecked(node)) for node in servers) else "")
+        )
 
 
 def _surroundings(node: Node) -> Iterator[str]:
