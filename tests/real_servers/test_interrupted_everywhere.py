@@ -239,7 +239,7 @@ class Walk:
         points = Points(interrupt, at)
         raised = points.run(call)
         # What comes out of a listener might be its own, so that it goes no further.
-        swallowed = isinstance(error, Exception) and {"emit", "emit_ordinary"} & points.stack
+        swallowed = isinstance(error, Exception) and "emit" in points.stack
         assert raised is (error if points.where else None) or swallowed, f"{raised!r} at {points}"
         error.__traceback__ = None  # It refers to all that it passed through.
         self._unchecked[name] = str(points)

@@ -25,8 +25,22 @@ PAIR = {"threads": 16, "asyncio": 22}
 WITH_A_NEW_HANDLE = 30
 QUORUM_OF_FIVE = 361
 
-#: With a listener, so on the general path: calls of one lock() and of one unlock(), and the number of their files.
-GENERAL = {"threads": ((48, 16), (46, 15)), "asyncio": ((76, 18), (67, 15))}
+#: With a listener, of a ``hold()``, and of each other kind: as many at most, and in so many files.
+WITH_A_LISTENER = {"threads": (20, 12), "asyncio": (26, 10)}
+HOLD = {"threads": 30, "asyncio": 42}
+OTHER_KINDS = {
+    "fair": lambda client: client.get_fair_lock("path-fair"),
+    "spin": lambda client: client.get_spin_lock("path-spin"),
+    "fenced": lambda client: client.get_fenced_lock("path-fenced"),
+    "token": lambda client: client.get_token_lock("path-token"),
+    "non-reentrant": lambda client: client.get_non_reentrant_lock("path-once"),
+    "read": lambda client: client.get_read_write_lock("path-rw").read_lock(),
+    "write": lambda client: client.get_read_write_lock("path-rw").write_lock(),
+}
+OF_OTHER_KINDS = 45
+
+#: On the general path: calls of one lock() and of one unlock(), and the number of their files.
+GENERAL = {"threads": ((42, 15), (41, 14)), "asyncio": ((73, 17), (62, 14))}
 
 
 #: Of so many pairs the one with the fewest calls is looked at: a busy machine may have the watchdog be woken by one.
@@ -58,7 +72,11 @@ def documented(form: str) -> list[str]:
 
 
 def in_threads(
-    url: str, use: Callable[[pyredisson.Redisson, pyredisson.Lock], object], config: pyredisson.Config | None = None
+    url: str,
+    use: Callable[[pyredisson.Redisson, pyredisson.Lock], object],
+    config: pyredisson.Config | None = None,
+    *,
+    general: bool = False,
 ) -> list[str]:
     with pyredisson.Redisson.from_url(url, config=config) as client:
         lock = client.get_lock("path")
@@ -66,6 +84,8 @@ def in_threads(
             use(client, lock)
         pairs = []
         for _ in range(PAIRS):
+            if general:
+                client._core.fast_pool = None
             with recorded() as found:
                 use(client, lock)
             pairs.append(found)
@@ -82,17 +102,28 @@ def a_block(client: pyredisson.Redisson, lock: pyredisson.Lock) -> None:
         pass
 
 
-async def in_a_task(url: str, config: pyredisson.Config | None = None) -> list[str]:
+async def in_a_task(
+    url: str, config: pyredisson.Config | None = None, *, general: bool = False, hold: bool = False
+) -> list[str]:
     async with pyredisson.asyncio.Redisson.from_url(url, config=config) as client:
         lock = client.get_lock("path")
-        for _ in range(3):
-            await lock.lock()
-            await lock.unlock()
-        pairs = []
-        for _ in range(PAIRS):
-            with recorded() as found:
+
+        async def use() -> None:
+            if hold:
+                async with lock.hold():
+                    pass
+            else:
                 await lock.lock()
                 await lock.unlock()
+
+        for _ in range(3):
+            await use()
+        pairs = []
+        for _ in range(PAIRS):
+            if general:
+                client._core.fast_pool = None
+            with recorded() as found:
+                await use()
             pairs.append(found)
     return min(pairs, key=len)
 
@@ -111,18 +142,51 @@ def test_the_page_names_each_function(url, form):
     assert found == documented(form)
 
 
-@pytest.mark.parametrize("form", GENERAL)
-def test_the_general_path_is_short(url, form):
+@pytest.mark.parametrize("form", WITH_A_LISTENER)
+def test_a_listener_costs_a_third_at_most(url, form):
     config = pyredisson.Config(listeners=[lambda event: None])
     found = Context().run(
         lambda: in_threads(url, a_pair, config) if form == "threads" else asyncio.run(in_a_task(url, config))
     )
+    most_calls, most_files = WITH_A_LISTENER[form]
+    assert len(found) <= most_calls, found
+    assert len({each.split()[0] for each in found}) <= most_files, found
+
+
+@pytest.mark.parametrize("form", HOLD)
+def test_a_hold_costs_little(url, form):
+    def use(client, lock):
+        with lock.hold():
+            pass
+
+    found = Context().run(lambda: in_threads(url, use) if form == "threads" else asyncio.run(in_a_task(url, hold=True)))
+    assert len(found) <= HOLD[form], found
+
+
+@pytest.mark.parametrize("kind", OTHER_KINDS)
+def test_each_kind_costs_little(url, kind):
+    def use(client, lock):
+        lock = locks.setdefault(client, OTHER_KINDS[kind](client))
+        lock.lock()
+        lock.unlock()
+
+    locks = {}
+    found = Context().run(in_threads, url, use)
+    assert len(found) <= OF_OTHER_KINDS, found
+
+
+@pytest.mark.parametrize("form", GENERAL)
+def test_the_general_path_is_short(url, form):
+    def record():
+        return in_threads(url, a_pair, general=True) if form == "threads" else asyncio.run(in_a_task(url, general=True))
+
+    found = Context().run(record)
     begins = next(at for at, each in enumerate(found) if each.endswith("/locks.py unlock"))
     for calls, (most_calls, most_files) in zip((found[:begins], found[begins:]), GENERAL[form], strict=True):
         assert len(calls) <= most_calls, calls
         assert len({each.split()[0] for each in calls}) <= most_files, calls
     if form == "threads":
-        assert [each.replace("<lambda>", "lambda") for each in found] == documented("The general path, with a listener")
+        assert found == documented("The general path")
 
 
 def test_a_handle_a_call_costs_little(url):
