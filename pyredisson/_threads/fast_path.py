@@ -53,57 +53,51 @@ def acquire(
     if not usual or _running_loop() is not None or os.getpid() != forks.pid:
         general = core.try_lock(wait, lease_time) if hold is None else core.acquire_hold(wait, hold, held)
         return run(general)  # type: ignore[no-any-return]
-    client, in_flight, kind = core.client, ownership.in_flight, core.kind
+    client, in_flight, kind, watchdog = core.client, ownership.in_flight, core.kind, core.client.watchdog
     if hold is not None:
         new = hold
-    elif lease_time is None:
-        new = SingleHold(client.watchdog.lease_ms, client.watchdog.certain, watchdog=True)
-    else:
+    elif lease_time is not None:
         new = SingleHold(lease_ms(lease_time), watchdog=False)
+    else:
+        new = SingleHold(watchdog.lease_ms, watchdog.certain, watchdog=True)
     begun, sent, request_id = False, monotonic(), 0
     try:
         ownership.call = who.call
         with ownership.mutex:
             if core.prepare_fast_path(ownership, who, 0, sent, new.lease_ms, wait):
                 in_flight.state, in_flight.without_end = SENT, False
-                in_flight.lease_ms = new.lease_ms
+                in_flight.lease_ms, in_flight.queued_ms = new.lease_ms, ownership.ready.queued_ms
                 in_flight.request_id = request_id = in_flight.request_id + 1
-                in_flight.queued_ms = ownership.ready.queued_ms
                 in_flight.holds = (new,)
                 begun, in_flight.pending = True, Pending.ACQUIRE
         if begun:
-            if who.latest is not ownership:
-                client.note_acquire(ownership)
-            if ownership.table is None:  # Another thread has just swept the table, and took the ownership for idle.
-                client.ownerships.enter(ownership)
+            if who.latest is not ownership or ownership.table is None:
+                note_acquire(client, ownership)
             ready, deadline = ownership.ready, sent + new.certain
-            channel = kind.waiting.channel(kind, ownership) if ready.queued_ms else None
-            seen = client.subscriptions.messages_of(channel) if channel else None
+            seen = messages_before(core, ownership) if ready.queued_ms else None
             reply = exchange_idle(client, ready.acquire.data)
-            token = None if kind.token_in is None else kind.token_in(reply)
-            usual = reply is None if kind.token_in is None else token is not None
+            new.token = None if kind.token_in is None else kind.token_in(reply)
+            usual = (reply if kind.token_in is None else new.token is None and reply) is None
             now = monotonic()
-            late = client.replica_wait is not None or now >= deadline
             with ownership.mutex:
+                late = client.replica_wait is not None or now >= deadline
                 if usual and not late and in_flight.request_id == request_id:
                     ownership.generation += 1
                     ownership.deadline, new.since, new.state = deadline, sent, HoldState.HELD
-                    new.token = token
                     ownership.holds.append(new)
                     ownership.chains.enter(new, who)
-                    in_flight.queued_ms = 0
-                    in_flight.holds, in_flight.pending = (), None
+                    in_flight.holds, in_flight.pending, in_flight.queued_ms = (), None, 0
             if new.state is HoldState.HELD:
                 if new.watched:
-                    client.watchdog.watch(ownership)
+                    watchdog.watch(ownership)
                 elif new.certain > client.presence.first:
                     client.presence.expect(sent)
                 if client.has_listeners():
-                    key, lease = (ownership.name, ownership.owner), None if new.watchdog else new.lease_ms / 1000
+                    lease = None if new.watchdog else new.lease_ms / 1000
+                    key = ownership.name, ownership.owner
                     client.emit(events.Acquired(*key, now - sent, 1, lease, kind.word), ordinary=True)
                 return True
-            call = AcquireCall(kind, ownership, request_id, new, 0, False)
-            first = FirstRequest(call, ready.epoch, (reply, sent), seen)
+            first = first_request(core, ownership, new, (reply, sent), seen)
             return run(attempt_and_report(client, kind, ownership, new, wait, sent, first))
     except BaseException as error:
         run(leave(client, kind, ownership, new, sent, error))
