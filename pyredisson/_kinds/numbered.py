@@ -18,6 +18,7 @@ from pyredisson._core.waiting import WaitingCall, wait_by_message
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Seconds
+    from pyredisson._core.kind import StoredKind
     from pyredisson._core.names import NumberedNames
     from pyredisson._core.presence import Wait
     from pyredisson._core.requests import Answer
@@ -67,6 +68,8 @@ class NumberedCore:
 
     __slots__ = ("client", "names")
 
+    #: How it is stored, for inspections.
+    stored: ClassVar[StoredKind]
     #: What it is called in messages.
     kind: ClassVar[str]
     #: What ``get_*`` calls it, for those who look.

@@ -63,15 +63,12 @@ def read_acquire_permits(reply: Reply, wanted: int) -> PermitOutcome:
     raise unusable(reply)
 
 
-#: How it is stored, for inspections.
-STORED = (StoredKind("permit_expirable_semaphore", "permits", "permits", SemaphoreNames, number="permits"),)
-
-
 class PermitSemaphoreCore(PermitsCore):
     """One handle on a semaphore whose permits may expire."""
 
     __slots__ = ()
 
+    stored = StoredKind("permit_expirable_semaphore", "permits", "permits", SemaphoreNames, number="permits")
     word = "permit_expirable_semaphore"
     kind = "permit semaphore"
     announces_some = True

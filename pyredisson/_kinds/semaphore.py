@@ -45,13 +45,6 @@ def read_acquire_permits(reply: Reply, wanted: int) -> PermitOutcome:
     raise unusable(reply)
 
 
-#: How it is stored, for inspections.
-STORED = (
-    StoredKind("semaphore", "semaphore", "number", SemaphoreNames, number="permits"),
-    StoredKind("bounded_semaphore", "semaphore", "number", SemaphoreNames, number="permits"),
-)
-
-
 class SemaphoreCore(PermitsCore):
     """One handle on a semaphore.
 
@@ -60,6 +53,8 @@ class SemaphoreCore(PermitsCore):
     """
 
     __slots__ = ("_entered",)
+
+    stored = StoredKind("semaphore", "semaphore", "number", SemaphoreNames, number="permits")
 
     value: int = 2 * MAX_COUNT
 
@@ -213,6 +208,7 @@ class BoundedSemaphoreCore(SemaphoreCore):
 
     __slots__ = ("value",)
 
+    stored = StoredKind("bounded_semaphore", "semaphore", "number", SemaphoreNames, number="permits")
     word = "bounded_semaphore"
 
     def __init__(self, client: ClientCore, name: str, value: int) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
-from importlib import import_module
 from typing import Any, Literal, TypeAlias, final, get_args
 
 from pyredisson._core.holder_lookup import PresenceEntry
 from pyredisson._core.kind import Form, StoredKind
-from pyredisson._shared.kinds import MODULES
+from pyredisson._shared import kinds
 
 Problem: TypeAlias = Literal["never_expires", "holder_gone", "dead_queue"]
 """Why a lock may stay held, or its queue stay, although no one uses it."""
@@ -297,10 +296,8 @@ def _names_in_json(kind: type) -> list[tuple[str, str, int | None]] | None:
 @cache
 def stored_kinds() -> Mapping[str, StoredKind]:
     """Return all kinds by their words: of each form the first is what it is taken for. This loads them all."""
-    modules = dict.fromkeys(
-        import_module(f"pyredisson.{name}") for name in MODULES.values() if name.startswith("_kinds.")
-    )
-    return {each.kind: each for module in modules for each in module.STORED}
+    cores = [getattr(kinds, name) for name, module in kinds.MODULES.items() if module.startswith("_kinds.")]
+    return {core.stored.kind: core.stored for core in cores}
 
 
 @cache
