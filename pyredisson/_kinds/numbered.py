@@ -72,8 +72,6 @@ class NumberedCore:
     stored: ClassVar[StoredKind]
     #: What it is called in messages.
     kind: ClassVar[str]
-    #: What ``get_*`` calls it, for those who look.
-    word: ClassVar[str]
 
     def __init__(self, client: ClientCore, names: NumberedNames) -> None:
         self.client: ClientCore = client
@@ -94,7 +92,7 @@ class NumberedCore:
         """Note that the caller waits. Returns what to give to ``Presence.end_wait``."""
         client = self.client
         who = client.runtime.owner()
-        return client.presence.begin_wait(self.word, self.names.name, owner_field(client.id, who.number), who)
+        return client.presence.begin_wait(self.stored.kind, self.names.name, owner_field(client.id, who.number), who)
 
     async def change(self, what: str, script: ScriptCall, progress: Progress | None = None) -> int:
         """Make a change at once, and return what its script replies. ``progress``: see ``run_to_the_end``."""

@@ -69,7 +69,6 @@ class PermitSemaphoreCore(PermitsCore):
     __slots__ = ()
 
     stored = StoredKind("permit_expirable_semaphore", "permits", "permits", SemaphoreNames, number="permits")
-    word = "permit_expirable_semaphore"
     kind = "permit semaphore"
     announces_some = True
 

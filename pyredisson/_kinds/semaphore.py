@@ -58,7 +58,6 @@ class SemaphoreCore(PermitsCore):
 
     value: int = 2 * MAX_COUNT
 
-    word = "semaphore"
     kind = "semaphore"
 
     def __init__(self, client: ClientCore, name: str, permits: int | None = None, resize: bool = False) -> None:
@@ -114,7 +113,7 @@ class SemaphoreCore(PermitsCore):
         """Acquire a permit for a block, and list it until that is left."""
         client, entered = self.client, self._entered
         client.check_open()
-        block, hold = owned_by_block(client, self.names.name, self.word, 1, b""), SingleHold.endless()
+        block, hold = owned_by_block(client, self.names.name, self.stored.kind, 1, b""), SingleHold.endless()
         await self.acquire(1, None)
         try:
             entered[block.owner] = block, entered.get(block.owner)
@@ -209,7 +208,6 @@ class BoundedSemaphoreCore(SemaphoreCore):
     __slots__ = ("value",)
 
     stored = StoredKind("bounded_semaphore", "semaphore", "number", SemaphoreNames, number="permits")
-    word = "bounded_semaphore"
 
     def __init__(self, client: ClientCore, name: str, value: int) -> None:
         super().__init__(client, name, count_of(value, "value"))

@@ -48,7 +48,6 @@ class LatchCore(NumberWaitCore):
     __slots__ = ()
 
     stored = StoredKind("count_down_latch", "latch", "number", LatchNames, number="count")
-    word = "count_down_latch"
     kind = "latch"
     deleted_message = OPENED
     names: LatchNames  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -92,7 +91,6 @@ class EventCore(NumberWaitCore):
     __slots__ = ()
 
     stored = StoredKind("event", "event", "number", EventNames, number="changes")
-    word = "event"
     kind = "event"
 
     def __init__(self, client: ClientCore, name: str) -> None:
@@ -187,7 +185,6 @@ class ConditionCore(NumberedCore):
     __slots__ = ("lock",)
 
     stored = StoredKind("condition", "condition", "number", ConditionNames, number="changes", subscribes=False)
-    word = "condition"
     kind = "condition"
     names: ConditionNames  # pyright: ignore[reportIncompatibleVariableOverride]
 
@@ -426,7 +423,6 @@ class BarrierCore(NumberedCore):
     __slots__ = ("_action", "_error", "_timeout", "parties")
 
     stored = StoredKind("barrier", "barrier", "number", BarrierNames, number="changes")
-    word = "barrier"
     kind = "barrier"
 
     def __init__(
