@@ -7,7 +7,7 @@ releases another owner's; a hold is renewed; its owner is a thread or task, not 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pyredisson._core.acquiring import expire
 from pyredisson._core.deadline import DoublingBackoff
@@ -41,20 +41,6 @@ TOKEN_BYTES = 20
 def renew_tokens(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
     """Make the request that renews many locks, given as (key, token)."""
     return runtime.prepare("token_renew", tuple(key for key, _ in held), (lease_ms, *(token for _, token in held)))
-
-
-#: How it is stored, for inspections.
-STORED = (
-    StoredKind(
-        "token_lock",
-        "token",
-        "token",
-        LockNames,
-        announces=False,
-        subscribes=False,
-        force_unlock="token_force_unlock",
-    ),
-)
 
 
 def read_hold_end(reply: Reply) -> tuple[int, int | None] | HoldLost:
@@ -161,6 +147,10 @@ class TokenLockCore(LockCore):
     """
 
     __slots__ = ()
+
+    stored: ClassVar[StoredKind] = StoredKind(
+        "token_lock", "token", "token", LockNames, announces=False, subscribes=False, force_unlock="token_force_unlock"
+    )
 
     def __init__(
         self,
