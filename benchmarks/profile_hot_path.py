@@ -51,6 +51,8 @@ SAMPLE_SECONDS = 0.001
 class IdleCore:
     """A core whose coroutines do nothing, so that only the façade is left."""
 
+    last = None
+
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, bool]]:
         if name.startswith("__"):
             raise AttributeError(name)

@@ -15,7 +15,7 @@ from itertools import accumulate
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-NAMES = ("locks", "semaphores", "synchronizers", "factory")
+NAMES = ("locks", "semaphores", "synchronizers", "run_once", "factory")
 
 #: Methods of the core that release or announce something: a signal that interrupts them does not end them.
 TO_THE_END = re.compile(
@@ -23,7 +23,7 @@ TO_THE_END = re.compile(
 )
 
 #: What is plain in both forms: the fast path, and other façades.
-PLAIN = re.compile(r"fast_path\.acquire|self\._lock\.")
+PLAIN = re.compile(r"fast_path\.acquire|self\._lock\.|self\._enter_once\(\)\.|self\._entered\.")
 
 #: Methods that only asyncio has.
 ASYNCIO_ALONE = {"is_held_by_current_task"}
@@ -32,8 +32,9 @@ WORDS = (
     (r"(?<!`)\basync (def|with|for)\b", r"\1"),
     (r"\bawait ", ""),
     (r"__a(enter|exit)__", r"__\1__"),
-    (r"Coroutine\[Any, Any, (R(?: \| Skipped)?)\]", r"\1"),
-    (r"\bguard\.task\b", "guard.function"),
+    (r"Coroutine\[Any, Any, (R|R \| Skipped|Ran\[R\] \| Skipped)\]", r"\1"),
+    (r"\bcoroutine (functions?)\b", r"\1"),
+    (r"guard(\(\))?\.task\b", r"guard\1.function"),
     (r"pyredisson\._asyncio\b", "pyredisson._threads"),
     (r"AsyncLease as Lease", "Lease"),
     (r"\n +cancel_on_loss: [^\n]*", ""),
@@ -82,9 +83,10 @@ def threads_form(source: str, name: str) -> str:
     for pattern, instead in WORDS:
         text = re.sub(pattern, instead, text)
     used = ", ".join(each for each in ("run", "run_to_the_end") if re.search(rf"\b{each}\(", text))
-    text = text.replace(
-        "from pyredisson._shared", f"from pyredisson._core.runtime import {used}\nfrom pyredisson._shared", 1
-    )
+    if used:
+        text = text.replace(
+            "from pyredisson._shared", f"from pyredisson._core.runtime import {used}\nfrom pyredisson._shared", 1
+        )
     return f"# Generated from _asyncio/{name}.py by `make facade`: change that file, and run it.\n\n{text}"
 
 

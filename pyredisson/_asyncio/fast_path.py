@@ -35,54 +35,45 @@ async def acquire(
     ``hold``: that of a block, and ``held``, as whom that acts; else one with ``lease_time``.
     """
     sent, pipe, watchdog = monotonic(), None, core.client.watchdog
-    new = hold
     if core.last is not None and (wait is not None or core.kind.waiting.tries is None):
-        if new is None:
-            new = (
-                SingleHold(watchdog.lease_ms, watchdog.certain, watchdog=True)
-                if lease_time is None
-                else SingleHold(lease_ms(lease_time), watchdog=False)
-            )
-        pipe = _prepare_pipe(core, 0, sent, new.lease_ms, wait)
-    if pipe is None or new is None:
+        lease = hold.lease_ms if hold is not None else watchdog.lease_ms if lease_time is None else lease_ms(lease_time)
+        pipe = _prepare_pipe(core, 0, sent, lease, wait)
+    if pipe is None:
         general = core.try_lock(wait, lease_time) if hold is None else core.acquire_hold(wait, hold, held)
         return await general  # type: ignore[no-any-return]
-    ownership: Any = core.last
+    new, ownership = hold, core.last
+    if new is None:
+        new = SingleHold(lease, None if lease_time is not None else watchdog.certain, watchdog=lease_time is None)
     client, kind, in_flight, ready = core.client, core.kind, ownership.in_flight, ownership.ready
-    deadline = sent + new.certain
     try:
         in_flight.state, in_flight.without_end = SENT, False
-        in_flight.lease_ms = new.lease_ms
+        in_flight.lease_ms, in_flight.queued_ms = new.lease_ms, ready.queued_ms
         in_flight.request_id = request_id = in_flight.request_id + 1
-        in_flight.queued_ms = ready.queued_ms
         in_flight.holds, in_flight.pending = (new,), Pending.ACQUIRE
-        channel = kind.waiting.channel(kind, ownership) if ready.queued_ms else None
-        seen = client.subscriptions.messages_of(channel) if channel else None
+        seen = client.subscriptions.messages_of(kind.waiting.channel(kind, ownership)) if ready.queued_ms else None
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         pipe.post(ready.acquire.data, client.plain_timeout, future)
         try:
             reply = await future
         except Failure as failure:
             reply = failure
-        token = None if kind.token_in is None else kind.token_in(reply)
-        usual = reply is None if kind.token_in is None else token is not None
-        now = monotonic()
+        new.token = None if kind.token_in is None else kind.token_in(reply)
+        usual = reply is None if kind.token_in is None else new.token is not None
+        now, deadline = monotonic(), sent + new.certain
         late = client.replica_wait is not None or now >= deadline
         if usual and not late and in_flight.request_id == request_id:
             ownership.generation += 1
-            ownership.deadline, new.since = deadline, sent
-            new.state, new.token = HoldState.HELD, token
+            ownership.deadline, new.since, new.state = deadline, sent, HoldState.HELD
             ownership.holds.append(new)
             ownership.chains.enter(new, ownership.who)
-            in_flight.queued_ms = 0
-            in_flight.holds, in_flight.pending = (), None
+            in_flight.holds, in_flight.pending, in_flight.queued_ms = (), None, 0
             if new.watched:
                 watchdog.watch(ownership)
             elif new.certain > client.presence.first:
                 client.presence.expect(sent)
             if client.has_listeners():
-                key, lease = (ownership.name, ownership.owner), None if new.watchdog else new.lease_ms / 1000
-                client.emit(events.Acquired(*key, now - sent, 1, lease, kind.word), ordinary=True)
+                key, seconds = (ownership.name, ownership.owner), None if new.watchdog else new.lease_ms / 1000
+                client.emit(events.Acquired(*key, now - sent, 1, seconds, kind.word), ordinary=True)
             return True
         call = AcquireCall(kind, ownership, request_id, new, 0, False)
         first = FirstRequest(call, ready.epoch, (reply, sent), seen)

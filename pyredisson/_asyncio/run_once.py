@@ -1,4 +1,4 @@
-"""What ``client.run_once()`` returns, for asyncio."""
+"""What ``client.run_once()`` returns."""
 
 from __future__ import annotations
 

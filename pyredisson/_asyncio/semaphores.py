@@ -13,9 +13,9 @@ from pyredisson.lease import AsyncLease as Lease
 
 if TYPE_CHECKING:
     from pyredisson._core.deadline import Seconds
-    from pyredisson._kinds.latch import LatchCore
     from pyredisson._kinds.permit_semaphore import PermitSemaphoreCore
     from pyredisson._kinds.semaphore import SemaphoreCore
+    from pyredisson._kinds.synchronizers import LatchCore
 
 
 class Expirable(Handle):

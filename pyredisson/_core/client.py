@@ -195,6 +195,8 @@ class ClientCore:
 
     def note_acquire(self, ownership: Ownership) -> None:
         """Note what a thread is about to acquire; emit what it holds for another call chain, since it has gone on."""
+        if ownership.table is None:  # Another thread has just swept the table, and took the ownership for idle.
+            self.ownerships.enter(ownership)
         left = ownership.who.left_behind(ownership, self.runtime.now())
         client = left.kind.client if left is not None and left.kind is not None else self
         if left is not None and not client.closed and left.table is client.ownerships:  # Else it is another one since.

@@ -865,7 +865,7 @@ class ReadyRequests(NamedTuple):
         acquire: The acquire; of a lock with a queue, for a wait without a time limit.
         release: The release.
         wait: Of a lock with a queue, for how long the acquire's owner waits.
-        queued_ms: The same as the queue is told it; 0: there is none, or it is not joined.
+        queued_ms: The same as the queue has it, in ms; 0: there is none, or it is not joined.
         once: Whether the acquire is for one hold, or one wait, so that it must not be sent for another one.
     """
 

@@ -17,18 +17,12 @@ from pyredisson._core.requests import ACQUIRED, WITHOUT_END, unreached
 from pyredisson._core.runtime import PUBLISH
 from pyredisson._core.subscriptions import ALL, Waiter, WaitGroup
 from pyredisson._core.waiting import wait_loop
-from pyredisson._kinds.fenced_lock import FencedKind
-from pyredisson._kinds.lock import LockCore
+from pyredisson._kinds.lock import FencedKind, LockCore
 from pyredisson.holders import Holder
 
 if TYPE_CHECKING:
     from pyredisson._core.requests import AcquireCall, Answer
     from pyredisson._core.runtime import Reply, Request
-
-#: How it is stored, for inspections.
-STORED = (
-    StoredKind("leader_election", "election", "owners", LockNames, reentrant=False, force_unlock=FREES_ALL_OWNERS),
-)
 
 
 class ElectionKind(FencedKind):
@@ -51,6 +45,9 @@ class ElectionCore(LockCore):
 
     __slots__ = ()
 
+    stored = StoredKind(
+        "leader_election", "election", "owners", LockNames, reentrant=False, force_unlock=FREES_ALL_OWNERS
+    )
     kind_type = ElectionKind
 
     async def leader(self) -> Holder | None:

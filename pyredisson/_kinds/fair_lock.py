@@ -52,21 +52,6 @@ def queue_keys(names: LockNames) -> tuple[str, str, str]:
     return names.queue, names.timeouts, names.alive
 
 
-#: How it is stored, for inspections.
-STORED = (
-    StoredKind("fair_lock", "fair", "owners", LockNames, "queued", announces=False, force_unlock=FREES_ALL_OWNERS),
-    StoredKind(
-        "non_reentrant_fair_lock",
-        "fair",
-        "owners",
-        LockNames,
-        reentrant=False,
-        announces=False,
-        force_unlock=FREES_ALL_OWNERS,
-    ),
-)
-
-
 class QueueState(NamedTuple):
     """The reply to the heartbeats of waiters.
 
@@ -347,6 +332,9 @@ class FairLockCore(LockCore):
 
     __slots__ = ()
 
+    stored = StoredKind(
+        "fair_lock", "fair", "owners", LockNames, "queued", announces=False, force_unlock=FREES_ALL_OWNERS
+    )
     kind_type = FairKind
 
 
@@ -355,6 +343,15 @@ class NonReentrantFairLockCore(LockCore):
 
     __slots__ = ()
 
+    stored = StoredKind(
+        "non_reentrant_fair_lock",
+        "fair",
+        "owners",
+        LockNames,
+        reentrant=False,
+        announces=False,
+        force_unlock=FREES_ALL_OWNERS,
+    )
     kind_type = NonReentrantFairKind
 
 

@@ -1,4 +1,6 @@
-"""The reentrant lock: Redisson's ``RLock``. Holds are counted exactly once, and losses are reported.
+"""The reentrant lock, and its variants: fenced, spin and non-reentrant locks.
+
+The reentrant lock is Redisson's ``RLock``. Holds are counted exactly once, and losses are reported.
 
 Source: ``org.redisson.RedissonLock``. What differs on purpose: a TTL is never lowered; a request carries the number of
 holds that its client counts, so that repeating it is safe; the loss of a hold is an error.
@@ -12,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pyredisson._core.acquiring import acquire
-from pyredisson._core.deadline import lease_ms
+from pyredisson._core.deadline import lease_ms, optional_lease_ms, wait_seconds
 from pyredisson._core.hold import HolderCore, HoldState, SingleHold
 from pyredisson._core.kind import FREES_ALL_OWNERS, LockKind, StoredKind
 from pyredisson._core.messages import never_expires, timed_out
@@ -28,9 +30,10 @@ from pyredisson._core.releasing import (
     to_release,
     unlock,
 )
-from pyredisson._core.requests import AcquireCall, ReleaseCall, read_count, unusable
+from pyredisson._core.requests import MAX_DIGITS, AcquireCall, LockAcquired, ReleaseCall, read_count, unusable
 from pyredisson._core.runtime import PUBLISH
-from pyredisson._core.waiting import ByMessage
+from pyredisson._core.wait_queue import NEVER_YIELDS, Fairness
+from pyredisson._core.waiting import ByMessage, Polling
 from pyredisson.errors import LockNotOwnedError, LockTimeoutError
 
 if TYPE_CHECKING:
@@ -40,14 +43,13 @@ if TYPE_CHECKING:
     from pyredisson._core.deadline import Seconds
     from pyredisson._core.kind import Waiting
     from pyredisson._core.owners import Caller, MadeCaller
-    from pyredisson._core.runtime import Progress, Request, Runtime
+    from pyredisson._core.requests import Outcome
+    from pyredisson._core.runtime import Progress, Reply, Request, Runtime
+    from pyredisson._core.waiting import Delays
     from pyredisson.lease import Lease
-
 
 #: The message of an unlock on the lock's channel. It wakes one waiter of each client that listens; ``1`` wakes all.
 UNLOCKED: Final = "0"
-
-STORED = (StoredKind("lock", "lock", "owners", LockNames, force_unlock=FREES_ALL_OWNERS),)
 
 
 def renew_locks(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms: int) -> Request:
@@ -111,6 +113,8 @@ class LockCore(HolderCore[Ownership]):
 
     __slots__ = ("client", "covers", "kind", "last", "made_for", "names")
 
+    #: How it is stored, for inspections.
+    stored: ClassVar[StoredKind] = StoredKind("lock", "lock", "owners", LockNames, force_unlock=FREES_ALL_OWNERS)
     kind_type: ClassVar[type[LockKind]] = PlainKind
 
     def __init__(self, client: ClientCore, name: str | LockNames, kind: LockKind | None = None) -> None:
@@ -365,3 +369,155 @@ class LockCore(HolderCore[Ownership]):
         if type(left) is not int:
             raise unusable(left).cause
         return None if left == -2 else math.inf if left == -1 else left / 1000
+
+
+# ---- fenced lock -----------------------------------------------------------------------------------------------------
+# The fenced lock: each hold has a token, a number that is greater than those of all holds before it.
+#
+# Source: ``org.redisson.RedissonFencedLock``. What differs on purpose: a re-entry returns the token of the hold that it
+# joins; every method honours its lease; a lock without a time to live does not count as acquired.
+
+
+def token_in(reply: Reply) -> int | None:
+    """Return the token in a reply that says that the lock was acquired; ``None`` for any other reply."""
+    match reply:
+        case [bytes() as word, bytes() as token] if word == b"token" and token.isdigit() and len(token) <= MAX_DIGITS:
+            return int(token)
+    return None
+
+
+class FencedKind(PlainKind):
+    """The fenced lock. An acquire that joins a hold carries its token."""
+
+    __slots__ = ()
+
+    word = "fenced_lock"
+    token_in: Callable[[Reply], int | None] | None = staticmethod(token_in)
+
+    def acquire(self, call: AcquireCall, epoch: int, repeat: bool) -> Request:
+        """See :meth:`LockKind.acquire`."""
+        return self.with_tokens("fenced_acquire", call, epoch, repeat)
+
+    def with_tokens(
+        self,
+        script: str,
+        call: AcquireCall,
+        epoch: int,
+        repeat: bool,
+        keys: tuple[str, ...] = (),
+        more: tuple[str, ...] = (),
+    ) -> Request:
+        """Make the call of a script that acquires with a token; it takes ``keys`` and ``more`` arguments besides."""
+        joins = next((each.token for each in call.ownership.holds if each.token is not None), None)
+        token = "" if joins is None else joins
+        args = call.lease_ms, call.count, token, int(self.client.config.fence_from_clock), *more
+        own, update = call.ownership, call.update
+        return self.request(script, own, args, (self.names.token, *keys), epoch=epoch, repeat=repeat, update=update)
+
+    def reads(self, reply: Reply) -> Outcome:
+        """See :meth:`LockKind.reads`; with the token of the hold."""
+        token = token_in(reply)
+        if token is not None:
+            return LockAcquired(token)
+        if reply is None:
+            raise unusable(reply)  # A fenced lock is never acquired without a token.
+        return super().reads(reply)
+
+
+class FencedLockCore(LockCore):
+    """One handle on a fenced lock."""
+
+    __slots__ = ()
+
+    stored = StoredKind("fenced_lock", "fenced", "owners", LockNames, "token", force_unlock=FREES_ALL_OWNERS)
+    kind_type = FencedKind
+
+    async def try_lock_and_get_token(self, wait_time: Seconds | None, lease_time: Seconds | None) -> int | None:
+        """Acquire the lock, waiting at most ``wait_time``, and return the token of the hold."""
+        hold = self.new_hold(optional_lease_ms(lease_time))
+        return hold.token if await self.acquire_hold(wait_seconds(wait_time), hold) else None
+
+    async def lock_and_get_token(self, lease_time: Seconds | None) -> int:
+        """Acquire the lock, waiting without end, and return the token of the hold."""
+        hold = self.new_hold(optional_lease_ms(lease_time))
+        await self.acquire_hold(None, hold)
+        assert hold.token is not None
+        return hold.token
+
+    async def get_token(self) -> int | None:
+        """Return the token of the last hold; ``None`` if there was none."""
+        token = await self.client.query("GET", self.names.token)
+        return None if token is None else read_count(token)
+
+
+# ---- spin lock -------------------------------------------------------------------------------------------------------
+# The spin lock: the reentrant lock without messages. Waiters make attempts with pauses in between.
+#
+# Source: ``org.redisson.RedissonSpinLock``. For locks with short holds and few waiters, where a subscription costs more
+# than it saves. What differs on purpose: a pause never outlasts the caller's wait.
+
+
+class SpinKind(PlainKind):
+    """The spin lock, whose releases are not announced."""
+
+    __slots__ = ("waiting",)
+
+    word = "spin_lock"
+    label = "spin"
+    publish = ""
+    has_wait_queue = False
+
+    def __init__(self, client: ClientCore, names: LockNames, delays: Delays, tries: int | None) -> None:
+        super().__init__(client, names)
+        self.waiting: Waiting = Polling(delays, until_free=False, tries=tries)
+
+    def new_state(self) -> Fairness:
+        """See :meth:`LockKind.new_state`; the kind keeps nothing."""
+        return NEVER_YIELDS
+
+
+class SpinLockCore(LockCore):
+    """One handle on a spin lock.
+
+    Args:
+        client: The client.
+        name: The lock's name.
+        delays: The pauses between attempts.
+        tries: How many attempts a waiter makes at most.
+    """
+
+    __slots__ = ()
+
+    stored = StoredKind(
+        "spin_lock", "spin", "owners", LockNames, announces=False, subscribes=False, force_unlock=FREES_ALL_OWNERS
+    )
+
+    def __init__(self, client: ClientCore, name: str, delays: Delays, tries: int | None = None) -> None:
+        names = LockNames(name, client.config.prefix)
+        super().__init__(client, names, SpinKind(client, names, delays, tries))
+
+
+# ---- non-reentrant lock ----------------------------------------------------------------------------------------------
+# The lock that its holder cannot acquire again: an error, where a reentrant lock would count.
+#
+# Source: ``org.redisson.RedissonNonReentrantLock``. It is stored like the reentrant lock.
+
+
+class NonReentrantKind(PlainKind):
+    """The lock that is not reentrant."""
+
+    __slots__ = ()
+
+    word = "non_reentrant_lock"
+    reentrant = False
+
+
+class NonReentrantLockCore(LockCore):
+    """One handle on a lock that is not reentrant."""
+
+    __slots__ = ()
+
+    stored = StoredKind(
+        "non_reentrant_lock", "lock", "owners", LockNames, reentrant=False, force_unlock=FREES_ALL_OWNERS
+    )
+    kind_type = NonReentrantKind

@@ -18,6 +18,7 @@ from pyredisson._core.waiting import WaitingCall, wait_by_message
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Seconds
+    from pyredisson._core.kind import StoredKind
     from pyredisson._core.names import NumberedNames
     from pyredisson._core.presence import Wait
     from pyredisson._core.requests import Answer
@@ -67,10 +68,10 @@ class NumberedCore:
 
     __slots__ = ("client", "names")
 
+    #: How it is stored, for inspections.
+    stored: ClassVar[StoredKind]
     #: What it is called in messages.
     kind: ClassVar[str]
-    #: What ``get_*`` calls it, for those who look.
-    word: ClassVar[str]
 
     def __init__(self, client: ClientCore, names: NumberedNames) -> None:
         self.client: ClientCore = client
@@ -91,7 +92,7 @@ class NumberedCore:
         """Note that the caller waits. Returns what to give to ``Presence.end_wait``."""
         client = self.client
         who = client.runtime.owner()
-        return client.presence.begin_wait(self.word, self.names.name, owner_field(client.id, who.number), who)
+        return client.presence.begin_wait(self.stored.kind, self.names.name, owner_field(client.id, who.number), who)
 
     async def change(self, what: str, script: ScriptCall, progress: Progress | None = None) -> int:
         """Make a change at once, and return what its script replies. ``progress``: see ``run_to_the_end``."""

@@ -63,16 +63,12 @@ def read_acquire_permits(reply: Reply, wanted: int) -> PermitOutcome:
     raise unusable(reply)
 
 
-#: How it is stored, for inspections.
-STORED = (StoredKind("permit_expirable_semaphore", "permits", "permits", SemaphoreNames, number="permits"),)
-
-
 class PermitSemaphoreCore(PermitsCore):
     """One handle on a semaphore whose permits may expire."""
 
     __slots__ = ()
 
-    word = "permit_expirable_semaphore"
+    stored = StoredKind("permit_expirable_semaphore", "permits", "permits", SemaphoreNames, number="permits")
     kind = "permit semaphore"
     announces_some = True
 

@@ -294,11 +294,11 @@ class PermitsCore(NumberedCore, ABC):
             if not acquired:
                 call.give_up()
             if client.has_listeners():
-                report_outcome(client, self.word, call.key, began, acquired, 0, None)
+                report_outcome(client, self.stored.kind, call.key, began, acquired, 0, None)
             return acquired
         except Failure as failure:
             error = await call.explain(failure)
-            report_failed(client, self.word, call.key, began, error)
+            report_failed(client, self.stored.kind, call.key, began, error)
             raise error from failure.cause
         except GeneratorExit:
             call.leave_later()  # A coroutine that is being closed can wait for nothing any more.
@@ -308,7 +308,7 @@ class PermitsCore(NumberedCore, ABC):
                 await call.leave()
             else:
                 call.give_up()
-                report_failed(client, self.word, call.key, began, error)
+                report_failed(client, self.stored.kind, call.key, began, error)
             raise
 
     async def _keep_trying(self, key: tuple[str, str], wait_on: Callable[[], Awaitable[bool]]) -> bool:
@@ -446,7 +446,7 @@ class Block:
         call = self._call = core.begin(self._acquire)
         self._client_id = client.id
         # Made before: once the permits are granted, nothing is left to interrupt.
-        ownership = self._ownership = owned_by_block(client, self.name, core.word, self._count, self._permit)
+        ownership = self._ownership = owned_by_block(client, self.name, core.stored.kind, self._count, self._permit)
         extending = partial(extend, client, ownership, hold=hold) if hold.watched else _never_ends
         self.lease = client.runtime.lease(ownership, hold, client.runtime, extending)
         if not self._count or await core.acquire_for(call, self._wait, each=self._count, certain=hold.certain):

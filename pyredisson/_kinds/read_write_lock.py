@@ -142,9 +142,13 @@ def renew_readers(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms
     return runtime.prepare("read_lock_renew", keys, (lease_ms, *(owner for _, owner in held)))
 
 
-#: How it is stored, for inspections.
-STORED = (
-    StoredKind(
+class ReadWriteLockCore:
+    """One handle on a read-write lock: it makes handles on its two sides."""
+
+    __slots__ = ("_caller", "client", "names")
+
+    #: How it is stored, for inspections.
+    stored: ClassVar[StoredKind] = StoredKind(
         "read_write_lock",
         "rw",
         "sides",
@@ -153,14 +157,7 @@ STORED = (
         shared="read_lock",
         force_unlock="read_write_lock_force_unlock",
         title="read-write lock",
-    ),
-)
-
-
-class ReadWriteLockCore:
-    """One handle on a read-write lock: it makes handles on its two sides."""
-
-    __slots__ = ("_caller", "client", "names")
+    )
 
     def __init__(self, client: ClientCore, name: str) -> None:
         self.client: ClientCore = client

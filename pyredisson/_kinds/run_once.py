@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyredisson._core.kind import FREES_ALL_OWNERS, StoredKind
 from pyredisson._core.names import LockNames
-from pyredisson._kinds.lock import LockCore
-from pyredisson._kinds.non_reentrant import NonReentrantKind
+from pyredisson._kinds.lock import LockCore, NonReentrantKind
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
@@ -21,11 +20,6 @@ if TYPE_CHECKING:
     from pyredisson._core.requests import ReleaseCall
     from pyredisson._core.runtime import Request
     from pyredisson.lease import Lease
-
-#: How it is stored, for inspections.
-STORED = (
-    StoredKind("run_once", "run once", "owners", LockNames, "ran", reentrant=False, force_unlock=FREES_ALL_OWNERS),
-)
 
 
 class RunOnceKind(NonReentrantKind):
@@ -62,6 +56,9 @@ class RunOnceCore(LockCore):
 
     __slots__ = ()
 
+    stored = StoredKind(
+        "run_once", "run once", "owners", LockNames, "ran", reentrant=False, force_unlock=FREES_ALL_OWNERS
+    )
     kind: RunOnceKind  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(self, client: ClientCore, name: str, at_most_ms: int, at_least_ms: int) -> None:

@@ -45,13 +45,6 @@ def read_acquire_permits(reply: Reply, wanted: int) -> PermitOutcome:
     raise unusable(reply)
 
 
-#: How it is stored, for inspections.
-STORED = (
-    StoredKind("semaphore", "semaphore", "number", SemaphoreNames, number="permits"),
-    StoredKind("bounded_semaphore", "semaphore", "number", SemaphoreNames, number="permits"),
-)
-
-
 class SemaphoreCore(PermitsCore):
     """One handle on a semaphore.
 
@@ -61,9 +54,10 @@ class SemaphoreCore(PermitsCore):
 
     __slots__ = ("_entered",)
 
+    stored = StoredKind("semaphore", "semaphore", "number", SemaphoreNames, number="permits")
+
     value: int = 2 * MAX_COUNT
 
-    word = "semaphore"
     kind = "semaphore"
 
     def __init__(self, client: ClientCore, name: str, permits: int | None = None, resize: bool = False) -> None:
@@ -119,7 +113,7 @@ class SemaphoreCore(PermitsCore):
         """Acquire a permit for a block, and list it until that is left."""
         client, entered = self.client, self._entered
         client.check_open()
-        block, hold = owned_by_block(client, self.names.name, self.word, 1, b""), SingleHold.endless()
+        block, hold = owned_by_block(client, self.names.name, self.stored.kind, 1, b""), SingleHold.endless()
         await self.acquire(1, None)
         try:
             entered[block.owner] = block, entered.get(block.owner)
@@ -213,7 +207,7 @@ class BoundedSemaphoreCore(SemaphoreCore):
 
     __slots__ = ("value",)
 
-    word = "bounded_semaphore"
+    stored = StoredKind("bounded_semaphore", "semaphore", "number", SemaphoreNames, number="permits")
 
     def __init__(self, client: ClientCore, name: str, value: int) -> None:
         super().__init__(client, name, count_of(value, "value"))

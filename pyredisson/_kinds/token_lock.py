@@ -44,20 +44,6 @@ def renew_tokens(runtime: Runtime, held: Sequence[tuple[str, str]], *, lease_ms:
     return runtime.prepare("token_renew", tuple(key for key, _ in held), (lease_ms, *(token for _, token in held)))
 
 
-#: How it is stored, for inspections.
-STORED = (
-    StoredKind(
-        "token_lock",
-        "token",
-        "token",
-        LockNames,
-        announces=False,
-        subscribes=False,
-        force_unlock="token_force_unlock",
-    ),
-)
-
-
 def read_hold_end(reply: Reply) -> tuple[int, int | None] | HoldLost:
     """Read the reply of ``token_extend``. Raises ``Unusable``.
 
@@ -167,6 +153,10 @@ class TokenLockCore(LockCore):
     """
 
     __slots__ = ()
+
+    stored: ClassVar[StoredKind] = StoredKind(
+        "token_lock", "token", "token", LockNames, announces=False, subscribes=False, force_unlock="token_force_unlock"
+    )
 
     def __init__(
         self,

@@ -53,13 +53,17 @@ def acquire(
     if not usual or _running_loop() is not None or os.getpid() != forks.pid:
         general = core.try_lock(wait, lease_time) if hold is None else core.acquire_hold(wait, hold, held)
         return run(general)  # type: ignore[no-any-return]
-    client, in_flight, kind, watchdog = core.client, ownership.in_flight, core.kind, core.client.watchdog
+    watchdog = core.client.watchdog
     if hold is not None:
-        new = hold
-    elif lease_time is not None:
-        new = SingleHold(lease_ms(lease_time), watchdog=False)
-    else:
-        new = SingleHold(watchdog.lease_ms, watchdog.certain, watchdog=True)
+        return _acquire(core, ownership, wait, hold, held)
+    if lease_time is not None:
+        return _acquire(core, ownership, wait, SingleHold(lease_ms(lease_time), watchdog=False))
+    return _acquire(core, ownership, wait, SingleHold(watchdog.lease_ms, watchdog.certain, watchdog=True))
+
+
+def _acquire(core: Any, ownership: Any, wait: float | None, new: SingleHold, held: Any = None) -> bool:
+    """Acquire a lock for a new hold of an owner that has used it before."""
+    client, in_flight, kind, who = core.client, ownership.in_flight, core.kind, ownership.who
     begun, sent, request_id = False, monotonic(), 0
     try:
         ownership.call = who.call
@@ -72,12 +76,12 @@ def acquire(
                 begun, in_flight.pending = True, Pending.ACQUIRE
         if begun:
             if who.latest is not ownership or ownership.table is None:
-                note_acquire(client, ownership)
+                client.note_acquire(ownership)
             ready, deadline = ownership.ready, sent + new.certain
-            seen = messages_before(core, ownership) if ready.queued_ms else None
+            seen = client.subscriptions.messages_of(kind.waiting.channel(kind, ownership)) if ready.queued_ms else None
             reply = exchange_idle(client, ready.acquire.data)
             new.token = None if kind.token_in is None else kind.token_in(reply)
-            usual = (reply if kind.token_in is None else new.token is None and reply) is None
+            usual = reply is None if kind.token_in is None else new.token is not None
             now = monotonic()
             with ownership.mutex:
                 late = client.replica_wait is not None or now >= deadline
@@ -89,7 +93,7 @@ def acquire(
                     in_flight.holds, in_flight.pending, in_flight.queued_ms = (), None, 0
             if new.state is HoldState.HELD:
                 if new.watched:
-                    watchdog.watch(ownership)
+                    client.watchdog.watch(ownership)
                 elif new.certain > client.presence.first:
                     client.presence.expect(sent)
                 if client.has_listeners():
@@ -97,7 +101,8 @@ def acquire(
                     key = ownership.name, ownership.owner
                     client.emit(events.Acquired(*key, now - sent, 1, lease, kind.word), ordinary=True)
                 return True
-            first = first_request(core, ownership, new, (reply, sent), seen)
+            call = AcquireCall(kind, ownership, request_id, new, 0, False)
+            first = FirstRequest(call, ready.epoch, (reply, sent), seen)
             return run(attempt_and_report(client, kind, ownership, new, wait, sent, first))
     except BaseException as error:
         run(leave(client, kind, ownership, new, sent, error))
@@ -121,7 +126,9 @@ def release(core: Any, block: AnyLease[Any] | bool, error: BaseException | None,
     usual = ownership and ownership.who is who and not ownership.call.thread
     holds: list[SingleHold] = ownership.holds[:2] if usual and os.getpid() == forks.pid else []
     hold: Any = holds[0] if len(holds) == 1 and holds[0].whole is None else None
-    known = None if hold is None else ownership.chains.trace_of(hold) if lease is None else hold.trace()
+    known = None if hold is None else hold.trace()
+    if lease is None and known is not None and ownership.chains.variable.get() is not known:
+        known = ownership.chains.trace_of(hold)  # It is not the innermost that is visible, as it mostly is.
     if hold is not None and (known is not None if lease is None else lease._hold is hold):
         client, in_flight = core.client, ownership.in_flight
         sent, released, request_id = monotonic(), False, 0
@@ -130,10 +137,9 @@ def release(core: Any, block: AnyLease[Any] | bool, error: BaseException | None,
             with ownership.mutex:
                 if core.prepare_fast_path(ownership, who, 1, sent, hold.lease_ms) and ownership.holds[0] is hold:
                     progress.begun = True
-                    in_flight.state, in_flight.of_block = SENT, block is not False
-                    in_flight.holds, in_flight.becoming = (hold,), HoldState.OVER
+                    in_flight.state, in_flight.holds, in_flight.becoming = SENT, (hold,), HoldState.OVER
                     in_flight.request_id = request_id = in_flight.request_id + 1
-                    in_flight.pending = Pending.RELEASE
+                    in_flight.of_block, in_flight.pending = block is not False, Pending.RELEASE
             if progress.begun:
                 ready = ownership.ready
                 reply = exchange_idle(client, ready.release.data)
@@ -141,9 +147,8 @@ def release(core: Any, block: AnyLease[Any] | bool, error: BaseException | None,
                     done = type(reply) is int and (reply in (0, 1) or (reply > 1 and ready.queued_ms > 0))
                     if done and in_flight.request_id == request_id:
                         ownership.generation += 1
-                        in_flight.pending, released = None, True
+                        in_flight.pending, released, hold.state = None, True, HoldState.OVER
                         ownership.holds.pop()
-                        hold.state = HoldState.OVER
                         if known is not None:
                             known.state = HoldState.OVER
                 if released:

@@ -19,8 +19,7 @@ from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
     from pyredisson._core.deadline import Seconds
-    from pyredisson._kinds.fenced_lock import FencedLockCore
-    from pyredisson._kinds.lock import LockCore
+    from pyredisson._kinds.lock import FencedLockCore, LockCore
     from pyredisson._kinds.read_write_lock import ReadWriteLockCore
     from pyredisson._quorum.multi_lock import MultiLockCore
 

@@ -1,4 +1,6 @@
-"""What ``client.run_once()`` returns, for threads."""
+# Generated from _asyncio/run_once.py by `make facade`: change that file, and run it.
+
+"""What ``client.run_once()`` returns."""
 
 from __future__ import annotations
 

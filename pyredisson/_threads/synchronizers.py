@@ -13,10 +13,8 @@ from pyredisson._shared.client import Handle
 
 if TYPE_CHECKING:
     from pyredisson._core.deadline import Seconds
-    from pyredisson._kinds.barrier import BarrierCore
-    from pyredisson._kinds.condition import ConditionCore
-    from pyredisson._kinds.event import EventCore
     from pyredisson._kinds.semaphore import BoundedSemaphoreCore
+    from pyredisson._kinds.synchronizers import BarrierCore, ConditionCore, EventCore
     from pyredisson._threads.locks import FairLock, Lock
 
 T = TypeVar("T")

@@ -203,18 +203,14 @@ class Exporter:
         """Return the metrics."""
         scan = self._scanner.latest()
         if scan is not None:
-            yield GaugeMetricFamily(
-                f"{PREFIX}_up", "Whether the server answered the last scan.", float(scan.was_answered)
-            )
-        yield CounterMetricFamily(f"{PREFIX}_server_scans", "Scans of the server.", self._scanner.scans)
-        yield CounterMetricFamily(
-            f"{PREFIX}_server_scan_failures",
-            "Scans that no server answered, or that it refused.",
-            self._scanner.failures,
-        )
-        yield CounterMetricFamily(
-            f"{PREFIX}_server_scan_refusals", "Scans of which the server refused a part.", self._scanner.refusals
-        )
+            answered = float(scan.was_answered)
+            yield GaugeMetricFamily(f"{PREFIX}_up", "Whether the server answered the last scan.", answered)
+        for name, text, count in (
+            ("scans", "Scans of the server.", self._scanner.scans),
+            ("scan_failures", "Scans that no server answered, or that it refused.", self._scanner.failures),
+            ("scan_refusals", "Scans of which the server refused a part.", self._scanner.refusals),
+        ):
+            yield CounterMetricFamily(f"{PREFIX}_server_{name}", text, count)
         if scan is not None:
             yield _gauge("scan_seconds", "How long the last scan took.", scan.seconds)
             yield _gauge("scan_age_seconds", "How long ago the last scan ended.", time.monotonic() - scan.ended)

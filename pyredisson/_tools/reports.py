@@ -7,7 +7,6 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, TypeAlias, get_args
 
 import click
@@ -80,7 +79,17 @@ TITLES = ("LOCK", "KIND", "HELD BY", "SINCE", "×", "FREE IN", "WAITING", "NOTE"
 @click.option("--all", "everything", is_flag=True, help="Also those that are free and for which no client waits.")
 @json_option
 @server_options
-def ls(**options: Any) -> int:
+def ls(
+    pattern: str | None,
+    *,
+    kinds: Sequence[str],
+    holder: str | None,
+    sort: str | None,
+    everything: bool,
+    as_json: bool,
+    url: str,
+    prefix: str,
+) -> int:
     """List the locks whose names match PATTERN, who holds them and who waits. Changes nothing.
 
     \b
@@ -103,61 +112,37 @@ def ls(**options: Any) -> int:
       77  the server refuses: a missing permission, which is named, or a wrong password
       78  what answers there is one node of a cluster, or no Redis at all
     """
-    return list_locks(**options)
-
-
-def list_locks(
-    pattern: str | None,
-    *,
-    url: str,
-    prefix: str,
-    as_json: bool,
-    kinds: Sequence[str],
-    holder: str | None,
-    sort: str | None,
-    everything: bool,
-) -> int:
-    """Run ``pyredisson ls``. Returns the exit code."""
     known = {each: kind.label for kind in stored_kinds().values() for each in (kind.kind, kind.label)}
     for kind in kinds:
         if kind not in known:
             raise BadUsage(f"--kind is one of {', '.join(dict.fromkeys(known.values()))}, not {plain(kind)!r}")
-    wanted = {known[kind] for kind in kinds}
-
-    def is_listed(lock: LockView) -> bool:
-        return (
-            (everything or lock.held or lock.waiting > 0)
-            and (not wanted or known[lock.kind] in wanted)
-            and (holder is None or _is_held_by(lock, holder))
-        )
-
+    wanted = {known[kind] for kind in kinds or known}
     with inspecting(url, prefix) as inspector:
         url = inspector.url
         began = time.monotonic()
         look = inspector.look(pattern)
-        locks = filter(is_listed, views_with_progress(look, quiet=as_json))
+        locks = (
+            lock
+            for lock in views_with_progress(look, quiet=as_json)
+            if (everything or lock.held or lock.waiting > 0)
+            and known[lock.kind] in wanted
+            and (holder is None or _is_held_by(lock, holder))
+        )
+        counted = _Counted()
+        batches = _batches(counted.all(locks), sort)
         if as_json:
-            print_json_list("locks", _in_order(locks, sort), lambda: {**_as_json(look, began), "url": url})
+            print_json_list("locks", batches, lambda: {**_as_json(look, began), "url": url})
         else:
-            counted = _Counted()
-            print_batches(TITLES, _batches(counted.all(locks), sort), _row, flexible=(0, 2, 7), notes=7)
+            print_batches(TITLES, batches, _row, flexible=(0, 2, 7), notes=7)
             if look.complete or counted.locks:
                 print_lines([[(counted.summary(look, url, time.monotonic() - began), "dim")]])
     return _finish(look, url)
 
 
-def _in_order(locks: Iterable[LockView], sort: str | None) -> Iterator[LockView]:
-    return (
-        iter(sorted(locks, key=lambda lock: _sort_key(lock, sort)))
-        if sort is not None
-        else chain.from_iterable(_batches(locks))
-    )
-
-
 def _batches(locks: Iterable[LockView], sort: str | None = None) -> Iterator[list[LockView]]:
     """Yield locks to be printed together, in the order asked for; by default what is found in half a second."""
     if sort is not None:
-        yield list(_in_order(locks, sort))
+        yield sorted(locks, key=lambda lock: _sort_key(lock, sort))
         return
     batch: list[LockView] = []
     until = time.monotonic() + FIRST_LINES
@@ -188,9 +173,7 @@ class _Counted:
     def summary(self, look: Look, url: str, seconds: float) -> str:
         """Return how many there are, as far as that is known."""
         took = f"{1000 * seconds:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
-        counted = (
-            f"{self.locks:,} lock" + ("" if self.locks == 1 else "s") + ("" if look.complete else " could be read")
-        )
+        counted = f"{self.locks:,} lock{'' if self.locks == 1 else 's'}{'' if look.complete else ' could be read'}"
         waiting = f"{self.waiting:,}" if self.waiters_known else "not known how many"
         keys = f"{look.keys_seen:,} keys in " if look.keys_seen else ""
         return f"{counted}, {self.held:,} held, {waiting} waiting · {url} · {keys}{took}"
@@ -395,22 +378,22 @@ def leaks(pattern: str | None, *, url: str, prefix: str, as_json: bool) -> int:
     def found(locks: Iterable[LockView]) -> Iterator[list[Leak]]:
         nonlocal number
         for batch in _batches(each for each in locks if each.problems):
-            leaks = find_leaks(batch)
-            number += len(leaks)
-            yield leaks
+            those = find_leaks(batch)
+            number += len(those)
+            yield those
 
     with inspecting(url, prefix) as inspector:
         look, counted = inspector.look(pattern), _Counted()
         url = inspector.url
         batches = found(counted.all(views_with_progress(look, quiet=as_json)))
         if as_json:
-            print_json_list("leaks", chain.from_iterable(batches), lambda: {**_state_of(look), "url": url})
+            print_json_list("leaks", batches, lambda: {**_state_of(look), "url": url})
         else:
             titles = ("LOCK", "PROBLEM", "WHAT TO DO")
             print_batches(titles, batches, lambda each: [each.lock, each.text, each.advice], flexible=(0, 1))
             if number or (look.complete and not look.doubts):
-                leaks = f"{number:,} leak" + ("" if number == 1 else "s") if number else "no leaks"
-                print_lines([[(f"{leaks} among {counted.locks:,} locks · {url}", "dim")]])
+                what = f"{number:,} leak" + ("" if number == 1 else "s") if number else "no leaks"
+                print_lines([[(f"{what} among {counted.locks:,} locks · {url}", "dim")]])
             else:
                 print_lines([[(f"whether there are leaks is not known · {url}", "dim")]])
     return _finish(look, url, ("connections", "waiters", "owners")) or (ExitCode.FAILED if number else 0)

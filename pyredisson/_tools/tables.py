@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, TypeVar
 
 import click
@@ -190,10 +191,10 @@ def print_json(report: dict[str, Any]) -> None:
     click.echo(json.dumps({"schema": 1, **as_json(report)}, indent=2))
 
 
-def print_json_list(key: str, items: Iterable[Any], rest: Callable[[], dict[str, Any]]) -> None:
+def print_json_list(key: str, batches: Iterable[Iterable[Any]], rest: Callable[[], dict[str, Any]]) -> None:
     """Print a report as JSON, an item a line as they are found, then what is known when all were."""
     click.echo(f'{{\n  "schema": 1,\n  "{key}": [', nl=False)
-    for number, item in enumerate(items):
+    for number, item in enumerate(chain.from_iterable(batches)):
         click.echo(f"{',' if number else ''}\n    {json.dumps(as_json(item))}", nl=False)
     end = json.dumps(as_json(rest()), indent=2).removeprefix("{")
     click.echo(f"\n  ],{end}")

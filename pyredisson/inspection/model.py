@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache, cached_property
 from graphlib import CycleError, TopologicalSorter
-from importlib import import_module
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias, final, get_args
 
@@ -26,7 +25,7 @@ from pyredisson._core.holder_lookup import (
 )
 from pyredisson._core.kind import Form, StoredKind
 from pyredisson._core.names import LockNames, NumberedNames, SemaphoreNames
-from pyredisson._shared.kinds import MODULES
+from pyredisson._shared import kinds
 from pyredisson.inspection.libraries import TokenView, foreign_text, keys_of_lock, read_token
 from pyredisson.inspection.servers import TOOL_NAME, decode_name, encode_name
 
@@ -389,10 +388,8 @@ class Stored:
 @cache
 def stored_kinds() -> Mapping[str, StoredKind]:
     """Return all kinds by their words: of each form the first is what it is taken for. This loads them all."""
-    modules = dict.fromkeys(
-        import_module(f"pyredisson.{name}") for name in MODULES.values() if name.startswith("_kinds.")
-    )
-    return {each.kind: each for module in modules for each in module.STORED}
+    cores = [getattr(kinds, name) for name, module in kinds.MODULES.items() if module.startswith("_kinds.")]
+    return {core.stored.kind: core.stored for core in cores}
 
 
 @cache

@@ -111,17 +111,15 @@ class OpenTelemetryListener:
     def _record_lock_event(self, event: events.LockEvent, group: _Group) -> None:
         metrics, key = self._metrics, (event.name, event.owner)
         match event:
-            case events.Acquired(holds=1, waited=waited):
+            case events.Acquired(holds=0 | 1 as holds, waited=waited):
                 metrics.acquisitions.add(1, group.attributes)
                 metrics.waits.record(waited, group.attributes)
-                hold = _HoldOf(group, self._start_hold(event, group))
-                _end(self._holds.begin(key, event.lease, hold))
+                if holds:  # There are none of permits, whose release emits nothing.
+                    hold = _HoldOf(group, self._start_hold(event, group))
+                    _end(self._holds.begin(key, event.lease, hold))
             case events.Released(holds=0, held=held):
                 metrics.holds.record(held, group.attributes)
                 _end(self._holds.end(key))
-            case events.Acquired(holds=0, waited=waited):  # Permits, whose release emits nothing.
-                metrics.acquisitions.add(1, group.attributes)
-                metrics.waits.record(waited, group.attributes)
             case events.Acquired() | events.Released():
                 pass  # A nested hold.
             case events.TimedOut(waited=waited):

@@ -72,26 +72,19 @@ def compete(valkey: Server, name: str, blocks: list[Block], others: list[Future[
     assert check_exclusion(everybody) >= len(everybody) - 1
 
 
-def test_from_python_redis_lock(valkey, client, unique_name, direct):
+OLD: dict[str, Callable[[Any, str], Any]] = {
+    "python_redis_lock": lambda direct, name: redis_lock.Lock(direct, name, expire=60),
+    "pottery": lambda direct, name: pottery.Redlock(key=name, masters={direct}, auto_release_time=60),
+}
+
+
+@pytest.mark.parametrize("library", OLD)
+def test_from_a_library_of_python(valkey, client, unique_name, direct, library):
     def old():
-        return redis_lock.Lock(direct, unique_name, expire=60)
+        return OLD[library](direct, unique_name)
 
     def both():
-        return moving.in_the_place_of_python_redis_lock(client, direct, unique_name)
-
-    def new():
-        return client.get_lock(unique_name).hold()
-
-    compete(valkey, f"{unique_name}-1", [old, old, both, both])
-    compete(valkey, f"{unique_name}-2", [both, both, new, new])
-
-
-def test_from_pottery(valkey, client, unique_name, direct):
-    def old():
-        return pottery.Redlock(key=unique_name, masters={direct}, auto_release_time=60)
-
-    def both():
-        return moving.in_the_place_of_pottery(client, direct, unique_name)
+        return getattr(moving, f"in_the_place_of_{library}")(client, direct, unique_name)
 
     def new():
         return client.get_lock(unique_name).hold()

@@ -276,22 +276,6 @@ def test_a_number_of_nodes_that_is_no_use_is_warned_of_once(world, caplog, count
     assert all(f"a quorum of {count} node" in text and f"tolerates {tolerates}" in text for text in warned)
 
 
-@pytest.mark.parametrize("first", [True, False])
-def test_a_hold_of_a_member_alone_is_released_before_or_after_its_part(world, alice, clients, mine, theirs, first):
-    own = alice.lock(clients[0])
-    own.lock()
-    mine.lock()
-    assert own.get_hold_count() == 2
-    one, other = (own, mine) if first else (mine, own)
-    one.unlock()
-    assert own.get_hold_count() == 1
-    if first:
-        assert mine.validity() > 0
-        assert theirs.try_lock() is False
-    other.unlock()
-    assert left(world, *range(3)) == set()
-
-
 def test_its_blocks_are_left_in_any_order(world, alice, mine, theirs):
     outer, inner = mine.hold(), mine.hold()
     with outer:

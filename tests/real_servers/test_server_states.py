@@ -87,9 +87,6 @@ def test_out_of_memory_what_gives_back_works(world, full, unique_name):
     assert not world.losses
 
 
-# --- no script ---
-
-
 # --- not now ---
 
 NOT_NOW = {
@@ -165,9 +162,6 @@ def test_a_waiter_lives_through_a_state_of_the_server(world, proxy, valkey, dire
     waiting.result(20)
     waiter.do(lock.unlock)
     nothing_left(direct, client, unique_name)
-
-
-# --- keys changed by other programs ---
 
 
 # --- permissions ---

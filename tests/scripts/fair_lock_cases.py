@@ -188,7 +188,6 @@ CASES: Final = [
         None,
         lock(other=1) | waiters(dead=50_000, other=350_000) | alive(dead=50_000, other=70_000),
     ),
-    # What should not be there.
     # No memory left.
     Case(
         "out of memory: one of two holds is released",

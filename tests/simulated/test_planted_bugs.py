@@ -34,8 +34,7 @@ from pyredisson._core.requests import ACQUIRED, LockAcquired
 from pyredisson._core.subscriptions import Subscriptions
 from pyredisson._core.watchdog import Backlog
 from pyredisson._kinds import fair_lock
-from pyredisson._kinds.fenced_lock import FencedKind
-from pyredisson._kinds.non_reentrant import NonReentrantKind
+from pyredisson._kinds.lock import FencedKind, NonReentrantKind
 from pyredisson._kinds.permits import PermitKind
 from tests import promises
 from tests.promises import conftest

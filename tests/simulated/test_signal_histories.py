@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from pyredisson._kinds.barrier import Visit
+from pyredisson._kinds.synchronizers import Visit
 from pyredisson.config import Config
 from tests.simulated.engine.faults import Faults
 from tests.simulated.engine.runtime import SimulatedClient

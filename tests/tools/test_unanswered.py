@@ -18,9 +18,8 @@ from prometheus_client import CollectorRegistry
 from pyredisson import Config, Redisson
 from pyredisson._tools.cli import cli
 from pyredisson._tools.exporter import Exporter, Scanner, write_once
-from pyredisson._tools.watch import Watch
+from pyredisson._tools.watch import Watch, glance_at
 from pyredisson.inspection import Inspector, Snapshot
-from pyredisson.inspection.inspector import glance_at
 from tests.servers import HOST, Server
 from tests.waiting import until
 

@@ -19,7 +19,9 @@ from sphinx.ext import napoleon
 import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config
+from pyredisson._core.runtime import run
 from tests.examples import ROOT
+from tests.promises.kinds import ended
 
 FORMS = {"threads": pyredisson, "asyncio": pyredisson.asyncio}
 
@@ -117,28 +119,19 @@ def owners(form: str) -> list[str]:
     return [owner for owner, method, _ in methods(form) if not method and examples(form, owner)]
 
 
-@pytest.mark.parametrize("owner", owners("threads"))
-def test_the_examples_of_a_class_run_for_threads(owner, urls):
-    clients = [pyredisson.Redisson.from_url(url, config=CONFIG) for url in urls]
-    for method, code in examples("threads", owner):
-        exec(compile(private(code), f"{owner}.{method}", "exec"), names_for(owner, pyredisson, clients))
-    for client in clients:
-        client.close()
+@pytest.mark.parametrize(("form", "owner"), [(form, owner) for form in FORMS for owner in owners(form)])
+def test_the_examples_of_a_class_run(form, owner, urls):
+    package = FORMS[form]
 
-
-@pytest.mark.parametrize("owner", owners("asyncio"))
-def test_the_examples_of_a_class_run_for_asyncio(owner, urls):
     async def main():
-        clients = [pyredisson.asyncio.Redisson.from_url(url, config=CONFIG) for url in urls]
-        for method, code in examples("asyncio", owner):
+        clients = [package.Redisson.from_url(url, config=CONFIG) for url in urls]
+        for method, code in examples(form, owner):
             compiled = compile(private(code), f"{owner}.{method}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-            awaited = eval(compiled, names_for(owner, pyredisson.asyncio, clients))
-            if awaited is not None:
-                await awaited
+            await ended(eval(compiled, names_for(owner, package, clients)))
         for client in clients:
-            await client.close()
+            await ended(client.close())
 
-    asyncio.run(main())
+    (run if form == "threads" else asyncio.run)(main())
 
 
 @pytest.mark.parametrize("form", FORMS)

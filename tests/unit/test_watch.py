@@ -8,9 +8,8 @@ import pytest
 from redis.exceptions import NoPermissionError, ResponseError
 
 from pyredisson._tools.sampling import Change, Evidence, changes
-from pyredisson._tools.watch import changes_between, line_of, record_of
+from pyredisson._tools.watch import Glance, changes_between, line_of, questions, read_glance, record_of
 from pyredisson.inspection import LockView, Who
-from pyredisson.inspection.inspector import Glance, questions, read_glance
 
 A = "8f3a1c5e-0b7d-4e7c-9d53-2f3d5c1b7a90:7"
 B = "11111111-0b7d-4e7c-9d53-2f3d5c1b7a90:8"

@@ -591,6 +591,7 @@ class Watcher:
         started: When this process started to look, in Unix time.
         version: Grows with each attempt.
         closing: Whether the program is about to end; streams end then.
+        resting: Whether no one looks, and so the loop waits.
     """
 
     def __init__(self, take: Callable[[], Snapshot], *, interval: float, always: bool = False) -> None:
@@ -606,15 +607,11 @@ class Watcher:
         self.version: int = 0
         self.viewers: int = 0
         self.closing: bool = False
+        self.resting: bool = False
         self._known: Mapping[str, SeenRow] | None = None
-        self._wanted_until, self._rests = 0.0, False
+        self._wanted_until = 0.0
         self._looked_at = float("-inf")
         self._wanted, self._hurry, self._news = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    @property
-    def resting(self) -> bool:
-        """Whether no one looks, and so the loop waits."""
-        return self._rests
 
     # ---- for viewers -------------------------------------------------------------------------------------------------
 
@@ -653,9 +650,9 @@ class Watcher:
         while True:
             while not (self.always or self.viewers or time.monotonic() < self._wanted_until):
                 self._wanted.clear()
-                self._rests = True
+                self.resting = True
                 await self._wanted.wait()
-                self._rests = False
+                self.resting = False
             began = time.monotonic()
             await self.look()
             took = time.monotonic() - began
