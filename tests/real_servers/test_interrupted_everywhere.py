@@ -253,7 +253,7 @@ class Walk:
             left += [f"{core.ledger.count()} open"] * bool(core.ledger.count())
             left += [f"listening for {channel}" for channel in core.subscriptions.wanted()]
             left += [f"a call on {each!r}" for each in core.ownerships if each.call.thread]
-            left += [f"a call on {name}" for name, _ in core.ledger.asking]
+            left += [f"a call on {name}" for name, _ in core.ledger.callers]
             left += [f"{each} waits" for each in core.presence.waiting()]
         count = self._case.counts[1]
         holds = [name, *(f"{{{name}}}{number}" for number in range(3))] if count is None else [f"{{{name}}}:timeout"]
