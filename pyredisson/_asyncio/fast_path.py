@@ -34,16 +34,15 @@ async def acquire(
 
     ``hold``: that of a block, and ``held``, as whom that acts; else one with ``lease_time``.
     """
-    sent, pipe, watchdog = monotonic(), None, core.client.watchdog
-    if core.last is not None and (wait is not None or core.kind.waiting.tries is None):
-        lease = hold.lease_ms if hold is not None else watchdog.lease_ms if lease_time is None else lease_ms(lease_time)
+    ownership: Any = core.last
+    sent, watchdog, pipe = monotonic(), core.client.watchdog, None
+    lease = hold.lease_ms if hold is not None else watchdog.lease_ms if lease_time is None else lease_ms(lease_time)
+    if ownership and (wait is not None or core.kind.waiting.tries is None):
         pipe = _prepare_pipe(core, 0, sent, lease, wait)
     if pipe is None:
         general = core.try_lock(wait, lease_time) if hold is None else core.acquire_hold(wait, hold, held)
         return await general  # type: ignore[no-any-return]
-    new, ownership = hold, core.last
-    if new is None:
-        new = SingleHold(lease, None if lease_time is not None else watchdog.certain, watchdog=lease_time is None)
+    new = hold or SingleHold(lease, watchdog.certain if lease_time is None else None, watchdog=lease_time is None)
     client, kind, in_flight, ready = core.client, core.kind, ownership.in_flight, ownership.ready
     try:
         in_flight.state, in_flight.without_end = SENT, False
@@ -91,9 +90,10 @@ async def release(core: Any, block: AnyLease[Any] | bool, error: BaseException |
     lease = None if isinstance(block, bool) else block
     if lease is not None:
         lease._end()
-    sent, ownership = monotonic(), core.last
-    hold: Any = ownership.holds[0] if error is None and ownership is not None and ownership.holds else None
-    usual = hold is not None and hold.whole is None and (lease is None or lease._hold is hold)
+    ownership: Any = core.last
+    sent = monotonic()
+    hold: Any = ownership.holds[0] if error is None and ownership and ownership.holds else None
+    usual = hold and hold.whole is None and (lease is None or lease._hold is hold)
     pipe = _prepare_pipe(core, 1, sent, hold.lease_ms) if usual else None
     if pipe is None:
         await (core.unlock() if block is False else core.leave(error, lease=lease))

@@ -139,8 +139,8 @@ class LockKind(HeldKind):
     ready_once: ClassVar[bool] = False
     #: Reads the token in the usual reply to an acquire; ``None``: that reply is nil.
     token_in: Callable[[Reply], int | None] | None = None
-    #: Says whether something stands in the way of an owner's usual acquire; ``None``: never.
-    hinders: Callable[[Ownership], bool] | None = None
+    #: Whether something may stand in the way of an owner's usual acquire; see :meth:`hinders`.
+    may_hinder: ClassVar[bool] = False
 
     __slots__ = ("names",)
 
@@ -238,6 +238,10 @@ class LockKind(HeldKind):
     def wait_ms(self, ownership: Ownership) -> int:
         """Return for how long an owner waits in the queue, if there is one."""
         return 0
+
+    def hinders(self, ownership: Ownership) -> bool:
+        """Return whether something stands in the way of an owner's usual acquire, for kinds with ``may_hinder``."""
+        return False
 
     def with_token(self, token: str) -> LockKind:
         """Return the same kind with a token to store, for kinds with ``shared_token``."""

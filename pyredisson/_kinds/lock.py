@@ -226,7 +226,7 @@ class LockCore(HolderCore[Ownership]):
         made = ready is not None and ready.epoch == ownership.epoch and ready.lease_ms == lease
         if holds:
             return made  # Else it may never be acquired again.
-        if kind.hinders is not None and kind.hinders(ownership):
+        if kind.may_hinder and kind.hinders(ownership):
             return False
         if not made or kind.ready_once or (kind.has_fair_queue and ready is not None and ready.wait != wait):
             self.make_ready(ownership, lease, wait, now)

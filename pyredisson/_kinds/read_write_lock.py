@@ -195,6 +195,7 @@ class SideKind(LockKind):
     names: ReadWriteNames  # pyright: ignore[reportIncompatibleVariableOverride]
     layout = "read-write lock"
     one_sided = True
+    may_hinder = True
     writes = False
     has_wait_queue = True
     #: The message of a release.
@@ -231,7 +232,7 @@ class ReadKind(SideKind):
     waiting: Waiting = YieldToWriters(turn=ALL, free_after=0.0)
 
     def hinders(self, ownership: Ownership) -> bool:
-        """See :attr:`LockKind.hinders`: readers yield to a waiting writer."""
+        """See :meth:`LockKind.hinders`: readers yield to a waiting writer."""
         return bool(self.client.subscriptions.channels) and _writer_waits(self)
 
     def holders(self) -> Sequence[Ownership]:
@@ -330,7 +331,7 @@ class WriteKind(SideKind):
         self.own_rival: OwnRival | None = OwnRead(client)
 
     def hinders(self, ownership: Ownership) -> bool:
-        """See :attr:`LockKind.hinders`: its owner may hold the read side."""
+        """See :meth:`LockKind.hinders`: its owner may hold the read side."""
         client = self.client
         own = client.ownerships.find((ownership.name, owner_field(client.id, ownership.who.number)))
         return own is not None and (own.in_use() or own.loss is not None or own.call.thread != 0)
