@@ -141,7 +141,6 @@ facade: setup
 	$(BIN)/python tools/facade.py
 
 check: setup
-	$(BIN)/python tools/facade.py --check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

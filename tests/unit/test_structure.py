@@ -7,6 +7,8 @@ import asyncio
 import importlib
 import inspect
 import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterator
 from functools import cache
@@ -664,3 +666,8 @@ def test_no_tool_names_a_kind(path):
     words = {*labels(), *stored_kinds()} - everyday
     strings = [node.value for node in ast.walk(tree_of(path)) if isinstance(node, ast.Constant)]
     assert [each for each in strings if each in words] == []
+
+
+def test_the_facade_for_threads_is_written_from_that_for_asyncio():
+    ran = subprocess.run([sys.executable, "tools/facade.py", "--check"], cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
