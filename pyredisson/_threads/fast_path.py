@@ -113,20 +113,15 @@ def _acquire(core: Any, ownership: Any, wait: float | None, new: SingleHold, hel
 
 
 def release(core: Any, block: AnyLease[Any] | bool, error: BaseException | None, progress: Progress) -> Rest:
-    """Release one hold of the calling thread; at the end of a block, which may have ended with an error.
-
-    ``block``: whether it is the end of one; of a ``hold()``, its lease. Returns the rest to run; see
-    ``run_to_the_end``.
-    """
+    """Release a hold, that of a ``block`` (of a ``hold()``: a lease) or none. Return the rest to ``run_to_the_end``."""
     lease = None if isinstance(block, bool) else block
     if lease is not None:
         lease._end()
     ownership: Any = core.last if error is None and _running_loop() is None else None
     who: Any = getattr(local, "owner", None)
     usual = ownership and ownership.who is who and not ownership.call.thread
-    holds: list[SingleHold] = ownership.holds[:2] if usual and os.getpid() == forks.pid else []
-    hold: Any = holds[0] if len(holds) == 1 and holds[0].whole is None else None
-    known = None if hold is None else hold.trace()
+    hold: Any = next(iter(ownership.holds), None) if usual and os.getpid() == forks.pid else None
+    known = None if hold is None or hold.whole is not None else hold.trace()
     if lease is None and known is not None and ownership.chains.variable.get() is not known:
         known = ownership.chains.trace_of(hold)  # It is not the innermost that is visible, as it mostly is.
     if hold is not None and (known is not None if lease is None else lease._hold is hold):
