@@ -282,16 +282,6 @@ class HolderCore(ABC, Generic[HeldT]):
             raise await self.timeout_error(None)
         return acquired
 
-    async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool = False) -> Lease | None:
-        """Acquire it for a block, whose lease reports a loss. ``skip``: return ``None`` if it is not free."""
-        wait = wait_seconds(wait_time)
-        hold, held, lease = self.begin_block(optional_lease_ms(lease_time))
-        if await self.acquire_hold(wait, hold, held):
-            return lease
-        if skip:
-            return None
-        raise await self.timeout_error(wait, held)
-
     def begin_block(self, lease: int | None) -> tuple[Any, HeldT, Lease]:
         """Return what a block is to acquire, what its caller has by it, and the lease of that.
 

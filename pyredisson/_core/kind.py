@@ -135,7 +135,9 @@ class LockKind(HeldKind):
     has_wait_queue: ClassVar[bool] = False
     #: How its owners wait.
     waiting: Waiting
-    #: Whether the usual requests of an owner differ from one hold to the next.
+    #: Whether the usual requests of an owner can be made before they are needed, for the fast path.
+    has_ready_requests: ClassVar[bool] = True
+    #: Whether they differ from one hold to the next.
     ready_once: ClassVar[bool] = False
     #: Reads the token in the usual reply to an acquire; ``None``: that reply is nil.
     token_in: Callable[[Reply], int | None] | None = None

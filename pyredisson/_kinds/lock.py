@@ -216,6 +216,7 @@ class LockCore(HolderCore[Ownership]):
             or ownership.ended
             or ownership.table is not client.ownerships
             or ownership.kind is not kind
+            or not kind.has_ready_requests
             or ownership.kind_state.until > now
             or client.fast_pool is None
             or client.replica_wait is not None

@@ -16,10 +16,10 @@ from pyredisson._kinds.lock import LockCore, NonReentrantKind
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.deadline import Seconds
+    from pyredisson._core.hold import SingleHold
+    from pyredisson._core.ownership import Ownership
     from pyredisson._core.requests import ReleaseCall
     from pyredisson._core.runtime import Request
-    from pyredisson.lease import Lease
 
 
 class RunOnceKind(NonReentrantKind):
@@ -34,6 +34,7 @@ class RunOnceKind(NonReentrantKind):
     __slots__ = ("at_least_ms", "at_most_ms", "began")
 
     word = "run_once"
+    has_ready_requests = False
 
     def __init__(self, client: ClientCore, names: LockNames, at_most_ms: int, at_least_ms: int) -> None:
         super().__init__(client, names)
@@ -65,10 +66,10 @@ class RunOnceCore(LockCore):
         names = LockNames(name, client.config.prefix)
         super().__init__(client, names, RunOnceKind(client, names, at_most_ms, at_least_ms))
 
-    async def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool = False) -> Lease | None:
-        """See :meth:`LockCore.hold`. Who runs it already skips it, too."""
-        if self.mine().holds:
-            return None
-        lease = await super().hold(wait_time, lease_time, skip=skip)
+    async def acquire_as_owner(self, wait: float | None, hold: SingleHold, held: Ownership | None) -> bool:
+        """See :meth:`HolderCore.acquire_as_owner`. Who runs it already skips it, too."""
+        if held is not None and held.holds:
+            return False
+        acquired = await super().acquire_as_owner(wait, hold, held)
         self.kind.began = self.client.runtime.now()
-        return lease
+        return acquired

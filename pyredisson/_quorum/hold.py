@@ -454,7 +454,8 @@ async def acquire_part(member: Member, kind: LockKind, ownership: Ownership, hol
         if ownership.kind is not kind:
             adopt(kind, ownership)
         kind.waiting.begin(ownership, 0.0, client.runtime.now())
-    if not (kind.ready_once or kind.has_fair_queue or ownership.holds) and ownership.generation:
+    constant = kind.has_ready_requests and not (kind.ready_once or kind.has_fair_queue)
+    if constant and ownership.generation and not ownership.holds:
         ready = ownership.ready
         if ready is None or ready[:2] != (ownership.epoch, hold.lease_ms):
             member.lock.make_ready(ownership, hold.lease_ms, 0, 0.0)
