@@ -156,7 +156,9 @@ class ReleaseCall(Call):
     def request(self, epoch: int, repeat: bool) -> Request:
         """See :meth:`Call.request`."""
         ready, may_queue = self.ownership.ready, self.kind.client.subscriptions.may_queue
-        if ready is not None and ready[:2] == (epoch, self.lease_ms) and self.count == 1 and not repeat and may_queue:
+        # A release also takes its owner out of the queue in which it may stand, which the ready one does not.
+        usual = self.count == 1 and not repeat and may_queue and not self.ownership.in_flight.queued_ms
+        if ready is not None and ready[:2] == (epoch, self.lease_ms) and usual:
             return ready.release
         return self.kind.release(self, epoch, repeat)
 

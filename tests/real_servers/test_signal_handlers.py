@@ -122,7 +122,8 @@ def test_in_the_middle_of_the_same_lock(client, direct, unique_name, kind):
     for at in at_every_point(use, handler):
         assert "semaphore" in kind or not direct.exists(unique_name), f"left at point {at}"
     assert not busy(client)
-    assert handler.outcomes["worked"] > 20
+    # It works outside of the hold alone if that is not reentrant: there are few points.
+    assert handler.outcomes["worked"] > (5 if kind == "token_lock" else 20)
     assert handler.outcomes["refused"] > 20 or "semaphore" in kind
     use()
     world = ThreadsWorld()  # And nothing is in the way of other threads.
