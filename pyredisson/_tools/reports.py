@@ -211,7 +211,7 @@ def _is_held_by(lock: LockView, holder: str) -> bool:
 
 
 def _sort_key(lock: LockView, by: str | None) -> tuple[float, str]:
-    """Return by what a lock is sorted: at the top is what an operator looks for."""
+    """Return by what a lock is sorted: what an operator looks for comes first."""
     first = min((who.since for who in lock.holders if who.since is not None), default=float("inf"))
     number = {
         "name": 0.0,
