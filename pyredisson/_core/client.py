@@ -456,7 +456,7 @@ class ClientCore:
         """Do as :meth:`query`. Raises ``Failure``."""
         self.check_open()
         runtime, patience = self.runtime, self.config.timeout / 3
-        over = runtime.now() + self.config.timeout
+        over, pauses = runtime.now() + self.config.timeout, REPEAT.delays(runtime.jitter)
         most, telling = (False, 0.0), None  # The last attempt may have had too little time to find out what is wrong.
         while True:
             given = min(patience, over - runtime.now())
@@ -468,7 +468,7 @@ class ClientCore:
                     most, telling = tells, failure
                 if isinstance(failure, Unusable) or runtime.now() + REPEAT.maximum >= over:
                     raise telling from None
-            await runtime.sleep(REPEAT.pause(0, runtime.jitter))
+            await runtime.sleep(next(pauses))
 
     def explain(self, failure: Failure, ownership: Ownership, what: str, lease_ms: int) -> Exception:
         """Return the error to show to the user for a request without a usable reply.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, final
 
+from pyredisson._core.deadline import REPEAT
 from pyredisson._core.failures import Connecting, Failure, Rejected, Unusable, own_copy
 from pyredisson._core.messages import remedy_of
 from pyredisson._core.runtime import Reply
@@ -482,10 +483,12 @@ async def waits_through(client: ClientCore, failure: Failure, wait: float | None
     if config.wait_while_unreachable or (wait is not None and passes(client, failure)):
         return wait is None or runtime.now() < began + wait
     over = began + (config.connect_timeout if wait is None else min(config.connect_timeout, wait))
+    pauses = REPEAT.delays(runtime.jitter)
     while isinstance(failure, Connecting) and (left := over - runtime.now()) > 0:
         try:
             await runtime.execute(("PING",), min(left, config.timeout / 3))
             return True
         except Failure as error:
             failure = error
+        await runtime.sleep(next(pauses))
     return False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, final
 
 import redis.exceptions as rx
 
-from pyredisson._core.failures import Connecting, Failure, NotNow, NotSent, Unanswered
+from pyredisson._core.failures import Connecting, Dropped, Failure, NotNow, NotSent, Unanswered
 from pyredisson._core.runtime import Reply
 from pyredisson._net.refusals import LEAVES, as_redis_error, failure_of, inspected, is_wrong_server
 from pyredisson._net.sentinel import Whereabouts
@@ -559,7 +559,8 @@ class Pool:
         """Wait for a new connection.
 
         Raises:
-            Connecting: It was not made within ``timeout``, and is still being made; or its server has closed it again.
+            Connecting: It was not made within ``timeout``, and is still being made; or another caller has it.
+            Dropped: Its server has closed it again.
             NotSent, Rejected: It could not be made, or this is the child of a fork now.
         """
         until = self._now() + timeout
@@ -581,7 +582,11 @@ class Pool:
                 raise dial.failure
             if (wire := self.get()) is not None:  # Unless another caller was quicker, or its server has closed it.
                 return wire
-        raise Connecting(rx.ConnectionError("the connection was closed as soon as it was made, or is used already"))
+        raise self._gone()
+
+    def _gone(self) -> Failure:
+        """Say why there is no connection although one was made."""
+        return Connecting(rx.ConnectionError("the connection that was made is used by another caller already"))
 
     def dial(self) -> Dial:
         """Return a connection being made that is not waited for. Raises ``NotSent`` if the client was closed."""
@@ -648,6 +653,9 @@ class SharedPool(Pool):
         dial = super().dial()
         self._dials.append(dial)
         return dial
+
+    def _gone(self) -> Failure:
+        return Dropped(rx.ConnectionError("the server closed the connection as soon as it was made"))
 
     async def _fill(self) -> None:
         wire = await self._make(self._connect_timeout)

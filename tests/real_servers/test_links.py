@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -207,20 +208,23 @@ def _trickle(listener: socket.socket, over: threading.Event) -> None:
 
 def test_a_connection_that_ends_as_it_is_made_is_an_error_in_time(world, unique_name):
     """Its end comes together with the answer to the greeting: before anybody has asked anything."""
-    with served_by(_greet_and_leave) as url:
-        lock = world.from_url(url, timeout=1.8).get_lock(unique_name)
+    made: list[socket.socket] = []
+    with served_by(partial(_greet_and_leave, made)) as url:
+        lock = world.from_url(url, timeout=1.8, connect_timeout=20.0).get_lock(unique_name)
         for ask in (lock.lock, lock.is_locked):
             call = world.actor().start(ask)
             with pytest.raises((rx.ConnectionError, OutcomeUnknownError)):
                 call.result(10)
+    assert len(made) <= 150, "it connects again and again without a pause"
 
 
-def _greet_and_leave(listener: socket.socket, over: threading.Event) -> None:
-    """A server that closes each connection together with the answer to its greeting."""
+def _greet_and_leave(made: list[socket.socket], listener: socket.socket, over: threading.Event) -> None:
+    """A server that closes each connection, of which it keeps a list, together with the answer to its greeting."""
     listener.settimeout(0.01)
     while not over.is_set():
         with suppress(OSError):
             connection, _ = listener.accept()
+            made.append(connection)
             with connection:
                 connection.settimeout(1)
                 requests = Cutter(parse_request)
