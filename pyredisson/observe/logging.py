@@ -263,16 +263,18 @@ def _doing(stack: tuple[str, ...]) -> str:
 #
 # Rules kept here, for each client, and each server that it uses:
 # 1. The first failure begins an outage, and is logged. Those that follow are counted, and logged at ``DEBUG``.
-# 2. It ends when the server has answered since the last failure, and none has followed for a while. One line says then
-#    how long it took, and how often what failed. Nothing is asked of the server to find that out: a new connection, the
-#    subscriber's messages, renewals and settled requests tell.
+# 2. It ends when the server has answered since the last failure, and none has followed for a while: for longer than
+#    the time of a call, which fails that long after it has begun. One line says then how long it took, and how often
+#    what failed. Nothing is asked of the server to find that out: a new connection, the subscriber's messages, renewals
+#    and settled requests tell.
 # 3. A server that fails again soon is believed later each time: the while doubles. So there are at most five lines
 #    in ten seconds, whatever happens and however many threads call.
 # 4. Losses are reported at once, and to each holder, by events and callbacks. Of many, one after the other, the first
 #    is logged, and then lines that come more and more rarely name the others.
 
 
-#: Seconds without a failure after which an outage has ended, or other losses are logged: at first, and at most.
+#: Seconds without a failure, beyond the time of a call, after which an outage has ended, or after which other losses
+#: are logged: at first, and at most.
 QUIET_AT_FIRST = 2.0
 QUIET_AT_MOST = 60.0
 
@@ -366,7 +368,7 @@ class Outages:
             outage = self._open.get(server)
             if new := outage is None:
                 pace = self._paces.setdefault(server, DoublingPause())
-                outage = self._open[server] = Outage(now, pace.next(now))
+                outage = self._open[server] = Outage(now, self._core.config.timeout + pace.next(now))
             outage.failed(what, now)
         if new:
             self._do_later(self._check, QUIET_AT_FIRST / 2)

@@ -20,8 +20,7 @@ from tests.worlds.clock import ClockWorld
 CALLERS = 16
 #: Seconds that a fault lasts; and lines of ``WARNING`` in ten seconds, at most.
 LASTS, LINES = 5.0, 5
-#: Seconds until a call fails: a third for each try. Where cores are busy a sound server's reply takes longer than the
-#: 0.2 s of a call of 0.6 s; such a failure is rightly told as an outage of its own.
+#: Seconds until a call fails: longer than the pause after which an outage may be over, so that failures follow late.
 TIMEOUT = 2.4
 
 
