@@ -156,7 +156,9 @@ class Connection:
                 if not chunk:
                     raise Unanswered(rx.ConnectionError("Connection closed by server."))
                 self._reader.feed(chunk)
-                replies += [reply for reply in _all(self._reader) if not is_push(reply)]
+                while (reply := self._reader.gets()) is not False:
+                    if type(reply) is list or not is_push(reply):
+                        replies.append(reply)
                 chunk = None
             except rx.InvalidResponse as error:
                 raise Unanswered(rx.ConnectionError(f"Protocol error: {error}")) from None

@@ -24,6 +24,7 @@ from pyredisson._threads.sockets import Connection, SocketStream, ThreadDial, in
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
+    from pyredisson._core.runtime import Reply, Request
     from pyredisson._net.link import Stream, Transport
     from pyredisson._net.wire import Address, Connect, Dial, Introduce
 
@@ -101,10 +102,10 @@ async def _sleep(seconds: float) -> None:
 FORM = Form(redis, SocketTransport, _as_the_pool_does, ThreadMutex, _sleep)
 
 
-def exchange_idle(client: ClientCore, data: bytes) -> Any:
+def exchange_idle(client: ClientCore, data: bytes, timeout: float) -> Any:
     """Send a request on an idle connection. Returns the reply, or the failure.
 
-    The calls of ``ServerLink`` spelt out, for the fast path.
+    The calls of ``ServerLink`` spelt out, for what nearly always happens.
     """
     pool: Any = client.fast_pool
     try:
@@ -115,7 +116,7 @@ def exchange_idle(client: ClientCore, data: bytes) -> Any:
         pool.idle.append(wire)
         return NO_CONNECTION
     try:
-        reply = wire.exchange(data, client.plain_timeout)
+        reply = wire.exchange(data, timeout)
     except Failure as failure:
         return failure
     wire.used = monotonic()
@@ -123,6 +124,18 @@ def exchange_idle(client: ClientCore, data: bytes) -> Any:
     if client.closed or len(pool.idle) > KEEP_IDLE:
         pool.tidy()
     return reply
+
+
+async def eval_idle(client: ClientCore, link: Any, request: Request, timeout: float) -> Reply:
+    """Run a script on an idle connection. What is out of the ordinary is left to the ``ServerLink``."""
+    reply = exchange_idle(client, request.data, timeout)
+    if isinstance(reply, NotSent):
+        return await link.eval(request, timeout)  # type: ignore[no-any-return]
+    if isinstance(reply, Failure):
+        raise reply
+    if isinstance(reply, Exception):
+        return await link.answer(reply, request, timeout)  # type: ignore[no-any-return]
+    return reply  # type: ignore[no-any-return]
 
 
 # ---- user class ------------------------------------------------------------------------------------------------------
