@@ -24,7 +24,7 @@ from pyredisson._core.failures import ANOTHER, Rejected, is_contained
 from pyredisson._core.presence import Identity
 from pyredisson._core.waiting import queue_refused
 from pyredisson._net.link import ServerLink
-from pyredisson._net.slots import prepare_call, slot_of
+from pyredisson._net.topology import prepare_call, slot_of
 from pyredisson._net.wire import VERSION, introduction, prepare
 from pyredisson._owners import forks
 from pyredisson._shared.clock import monotonic
