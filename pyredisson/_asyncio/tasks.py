@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import redis.exceptions as rx
 
 from pyredisson._core.failures import Connecting, NotSent
-from pyredisson._shared.clock import monotonic
+from pyredisson._shared.process import monotonic
 from pyredisson.errors import ClientClosedError
 
 T = TypeVar("T")

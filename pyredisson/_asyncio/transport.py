@@ -19,7 +19,7 @@ from pyredisson._core.failures import NotSent
 from pyredisson._net.link import Pool, SharedPool
 from pyredisson._net.refusals import as_redis_error, as_reply
 from pyredisson._net.urls import REFUSED, Form, UserTransport, UserWire, no_reply, place_of
-from pyredisson._shared.clock import monotonic
+from pyredisson._shared.process import monotonic
 
 if TYPE_CHECKING:
     from pyredisson._net.link import Stream, Transport

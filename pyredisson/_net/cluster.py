@@ -22,7 +22,7 @@ from pyredisson._net.refusals import as_redis_error
 from pyredisson._net.subscriber import Subscriber
 from pyredisson._net.topology import SLOTS, AskRedirect, Cluster, Moved, SlotCall, read_redirection, read_slots, slot_of
 from pyredisson._net.wire import Address, pack
-from pyredisson._shared.clock import monotonic
+from pyredisson._shared.process import monotonic
 from pyredisson.errors import ClientClosedError
 
 if TYPE_CHECKING:

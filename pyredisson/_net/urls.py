@@ -23,7 +23,7 @@ from pyredisson._net.link import CONNECTING, Pool, ServerLink
 from pyredisson._net.refusals import as_redis_error, as_reply, not_opened
 from pyredisson._net.topology import Cluster, FoundBySentinels, Sentinels, cluster_of, connections_of
 from pyredisson._net.wire import Address, Connect, Introduce, app_in
-from pyredisson._shared.clock import monotonic
+from pyredisson._shared.process import monotonic
 from pyredisson.config import Config
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from pyredisson._net.urls import (
     url_from_env,
     url_of_endpoint,
 )
-from pyredisson._owners import forks
+from pyredisson._shared import process
 from pyredisson._shared.arguments import BY_HAND, NotPortable, core_of
 from pyredisson._shared.runtime import BaseRuntime, known
 from pyredisson.observe.logging import Log, wants_all
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyredisson._asyncio.runtime import AsyncioRuntime
     from pyredisson._net.urls import Form
-    from pyredisson._owners.made import Owner
+    from pyredisson._shared.owners import Owner
     from pyredisson._threads.runtime import ThreadsRuntime
     from pyredisson.config import Config
     from pyredisson.embedded import EmbeddedServer
@@ -49,7 +49,7 @@ class BaseClient(NotPortable, shown="Redisson"):
         self._endpoint = target.endpoint
         self._url = url_of_endpoint(target.endpoint) if server is None else server.url
         self._runtime = self._runtime_class(target, self._config)
-        self._core = ClientCore(self._runtime, self._config)
+        self._core: ClientCore = ClientCore(self._runtime, self._config)
         self._core.address = self._url
         self._core.listen(Log(self._core), wants_all)
         self._runtime.attach(self._core)
@@ -137,7 +137,7 @@ class BaseClient(NotPortable, shown="Redisson"):
     @property
     def id(self) -> str:
         """The client's UUID, which identifies its holders in Redis: ``<uuid>:<thread_id>``."""
-        forks.check()
+        process.check_forked()
         return self._core.id
 
     def renew_identity(self) -> None:
@@ -175,7 +175,7 @@ class BaseClient(NotPortable, shown="Redisson"):
         return inspector_of(self._endpoint, self._config)
 
 
-@forks.on_fork
+@process.on_fork
 def _after_fork() -> None:
     """Make each client another one, on connections of its own: this is the child of a fork."""
     for core in list(known):

@@ -24,8 +24,7 @@ from redis.retry import Retry
 from pyredisson._core.failures import NotSent
 from pyredisson._net.refusals import not_opened
 from pyredisson._net.urls import own_settings
-from pyredisson._owners.forks import on_fork
-from pyredisson._shared.clock import monotonic
+from pyredisson._shared.process import monotonic, on_fork
 
 #: With more connections than this, threads get in each other's way if they let go of Python's lock to send.
 MANY = 48

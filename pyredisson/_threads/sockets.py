@@ -20,7 +20,7 @@ from pyredisson._core.failures import Connecting, Failure, NotSent, Unanswered
 from pyredisson._core.runtime import Reply, ServerRequest, run
 from pyredisson._net.link import CONNECTING, ServerLink
 from pyredisson._net.wire import is_push, new_reader
-from pyredisson._shared.clock import monotonic
+from pyredisson._shared.process import monotonic
 from pyredisson._threads.background import BackgroundThread, Flag, Sockets, close_inherited, end_inherited_thread
 
 if TYPE_CHECKING:

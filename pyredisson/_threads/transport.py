@@ -18,7 +18,7 @@ from pyredisson._core.failures import Failure, NotSent
 from pyredisson._net.link import FRESH, KEEP_IDLE, Pool
 from pyredisson._net.refusals import as_reply
 from pyredisson._net.urls import REFUSED, Form, UserTransport, UserWire, no_reply, place_of
-from pyredisson._shared.clock import monotonic
+from pyredisson._shared.process import monotonic
 from pyredisson._threads.background import Sockets, end_inherited
 from pyredisson._threads.sockets import Connection, SocketStream, ThreadDial, in_time
 

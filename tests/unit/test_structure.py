@@ -551,7 +551,7 @@ def test_the_architecture_page_draws_the_tree():
     drawn = set(re.findall(r"[\w./]+", page.partition("```text\npyredisson/")[2].partition("```")[0]))
     for path in SOURCES:
         package, *inner = path.relative_to(PACKAGE).with_suffix("").parts
-        if package in ("_core", "_net", "_owners", "_shared", "_quorum") and inner != ["__init__"]:
+        if package in ("_core", "_net", "_shared", "_quorum") and inner != ["__init__"]:
             assert {f"{package}/", inner[0]} <= drawn, by_path(path)
 
 
@@ -599,8 +599,8 @@ USED: dict[tuple[str, str], str] = {
     ("_asyncio/pipe.py", "transport._sock"): LET_GO,
     ("_asyncio/transport.py", "_reader"): TAKEN_OVER,
     ("inspection/servers.py", "self._connection._sock"): TAKEN_OVER,
-    ("_owners/owners.py", "asyncio._get_running_loop"): EXPORTED,
-    ("_owners/owners.py", "sys._current_frames"): EXPORTED,
+    ("_shared/owners.py", "asyncio._get_running_loop"): EXPORTED,
+    ("_shared/owners.py", "sys._current_frames"): EXPORTED,
     ("_threads/fast_path.py", "asyncio._get_running_loop"): EXPORTED,
     ("_threads/background.py", "connection._sock"): TAKEN_OVER,
     ("_threads/runtime.py", "asyncio._get_running_loop"): EXPORTED,
