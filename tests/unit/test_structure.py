@@ -77,6 +77,7 @@ CORE_MAY_IMPORT = {
     "fractions",
     "functools",
     "hashlib",
+    "importlib",  # Each kind is loaded when it is first used.
     "itertools",
     "json",
     "math",
