@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, final
 
 from pyredisson._asyncio import fast_path
 from pyredisson._asyncio.tasks import CancelOnLoss
-from pyredisson._shared.blocks import LeaseT_co, LockBlock, PermitLeaseT_co, PermitsBlock
-from pyredisson._shared.client import Handle
+from pyredisson._shared.client import Handle, LeaseT_co, LockBlock, PermitLeaseT_co, PermitsBlock
 
 if TYPE_CHECKING:
     from pyredisson._core.deadline import Seconds
