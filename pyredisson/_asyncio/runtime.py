@@ -12,7 +12,7 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson._asyncio.pipe import fan_out
-from pyredisson._asyncio.tasks import CONNECTING, TaskTicket
+from pyredisson._asyncio.tasks import CONNECTING_TASK, TaskTicket
 from pyredisson._core.failures import Failure, is_contained
 from pyredisson._core.owners import Caller
 from pyredisson._core.runtime import Background, Reply, Request, Ticket
@@ -128,7 +128,7 @@ class AsyncioRuntime(BaseRuntime):
 
     def in_background(self) -> bool:
         task = asyncio.current_task()
-        return task is None or task in self._tasks or task.get_name() == CONNECTING  # None: see call_later().
+        return task is None or task in self._tasks or task.get_name() == CONNECTING_TASK  # None: see call_later().
 
     def ticket(self, lock: str = "") -> Ticket:
         return TaskTicket()
