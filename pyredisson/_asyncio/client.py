@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar, final
 import redis.asyncio
 
 from pyredisson._asyncio.factory import Factory
+from pyredisson._asyncio.pipe import FORM
 from pyredisson._asyncio.runtime import AsyncioRuntime
-from pyredisson._asyncio.transport import FORM
 from pyredisson._core.names import check_name
 from pyredisson._shared import process
 from pyredisson._shared.arguments import own_keywords, refuse

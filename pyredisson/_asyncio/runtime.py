@@ -11,8 +11,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyredisson._asyncio.pipe import fan_out
-from pyredisson._asyncio.tasks import CONNECTING_TASK, TaskTicket
+from pyredisson._asyncio.pipe import CONNECTING_TASK, TaskTicket, fan_out
 from pyredisson._core.failures import Failure, is_contained
 from pyredisson._core.owners import Caller
 from pyredisson._core.runtime import Background, Reply, Request, Ticket

@@ -25,7 +25,7 @@ from pyredisson._core.runtime import run
 from pyredisson._shared import process
 from pyredisson._shared.owners import local
 from pyredisson._shared.process import monotonic
-from pyredisson._threads.transport import exchange_idle
+from pyredisson._threads.sockets import exchange_idle
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -598,14 +598,14 @@ USED: dict[tuple[str, str], str] = {
     ("_asyncio/pipe.py", "connection._writer"): TAKEN_OVER,
     ("_asyncio/pipe.py", "transport._closing"): LET_GO,
     ("_asyncio/pipe.py", "transport._sock"): LET_GO,
-    ("_asyncio/transport.py", "_reader"): TAKEN_OVER,
+    ("_asyncio/pipe.py", "_reader"): TAKEN_OVER,
     ("inspection/servers.py", "self._connection._sock"): TAKEN_OVER,
     ("_shared/owners.py", "asyncio._get_running_loop"): EXPORTED,
     ("_shared/owners.py", "sys._current_frames"): EXPORTED,
     ("_threads/fast_path.py", "asyncio._get_running_loop"): EXPORTED,
     ("_threads/background.py", "connection._sock"): TAKEN_OVER,
     ("_threads/runtime.py", "asyncio._get_running_loop"): EXPORTED,
-    ("_threads/transport.py", "_sock"): TAKEN_OVER,
+    ("_threads/sockets.py", "_sock"): TAKEN_OVER,
 }
 
 #: Modules whose private names are looked for.

@@ -25,7 +25,7 @@ from pyredisson._net.topology import (
     slot_of,
 )
 from pyredisson._net.wire import Address, Packed, pack, prepare
-from pyredisson._threads.transport import ThreadMutex
+from pyredisson._threads.sockets import ThreadMutex
 from pyredisson.errors import ClientClosedError
 
 A: Address = ("a", 1)
