@@ -603,7 +603,7 @@ USED: dict[tuple[str, str], str] = {
     ("_shared/owners.py", "asyncio._get_running_loop"): EXPORTED,
     ("_shared/owners.py", "sys._current_frames"): EXPORTED,
     ("_threads/fast_path.py", "asyncio._get_running_loop"): EXPORTED,
-    ("_threads/background.py", "connection._sock"): TAKEN_OVER,
+    ("_threads/sockets.py", "connection._sock"): TAKEN_OVER,
     ("_threads/runtime.py", "asyncio._get_running_loop"): EXPORTED,
     ("_threads/sockets.py", "_sock"): TAKEN_OVER,
 }
