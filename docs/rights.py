@@ -25,7 +25,7 @@ from pyredisson._core.names import (  # noqa: E402
     elected_channel,
     fence_key,
 )
-from pyredisson._shared.rights import CLIENT, KINDS, commands_of  # noqa: E402
+from pyredisson._lua import CLIENT, KINDS, commands_of  # noqa: E402
 
 FILE = HERE / "_generated" / "rights.md"
 USER = "ACL SETUSER locks"

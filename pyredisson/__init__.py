@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyredisson import events as events
-    from pyredisson._owners.made import Owner
-    from pyredisson._owners.owners import current_thread_id
+    from pyredisson._shared.owners import Owner, current_thread_id
     from pyredisson._threads.client import Redisson
     from pyredisson._threads.election import Campaign, LeaderElection, Observation, Term
     from pyredisson._threads.hold import Hold, PermitHold
@@ -95,7 +94,7 @@ __version__ = "0.3.0.dev0"
 if not TYPE_CHECKING:
     from importlib import import_module as _import_module
 
-    _import_module("pyredisson._owners.forks")  # It notes what threads are when this library is imported.
+    _import_module("pyredisson._shared.process")  # It notes what threads are when this library is imported.
     del TYPE_CHECKING
 
     _SUBMODULES = ("config", "errors", "events", "holders", "lease", "runs")
@@ -107,8 +106,7 @@ if not TYPE_CHECKING:
         "holders",
         "lease",
         "runs",
-        "_owners.made",
-        "_owners.owners",
+        "_shared.owners",
         "_threads.client",
         "_threads.locks",
         "_threads.hold",

@@ -35,7 +35,7 @@ import redis.exceptions
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from pyredisson._owners.forks import is_posix
+from pyredisson._shared.process import is_posix
 from pyredisson.errors import RedissonError
 
 __all__ = ["EmbeddedServer", "ServerProcess", "find_binary", "private_directory"]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar, final
 import redis.asyncio
 
 from pyredisson._asyncio.factory import Factory
+from pyredisson._asyncio.pipe import FORM
 from pyredisson._asyncio.runtime import AsyncioRuntime
-from pyredisson._asyncio.transport import FORM
 from pyredisson._core.names import check_name
-from pyredisson._owners import forks
+from pyredisson._shared import process
 from pyredisson._shared.arguments import own_keywords, refuse
 from pyredisson._shared.client import BaseClient
 from pyredisson.config import Config
@@ -190,7 +190,7 @@ class Redisson(BaseClient, Factory):
             client = Redisson.from_url("redis://localhost:6379")
             await client.close()
         """
-        forks.check()
+        process.check_forked()
         self._core.close()
         try:
             await self._core.end()

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 from pyredisson._asyncio.hold import Hold
 from pyredisson._core.failures import is_contained
 from pyredisson._shared.arguments import NotPortable
-from pyredisson._shared.blocks import AnyTerm
-from pyredisson._shared.client import Handle
+from pyredisson._shared.client import AnyTerm, Handle
 from pyredisson._shared.runtime import LOOK_EVERY, PAUSE, call_observer, check_callback, pause_after, report_callback
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from threading import BrokenBarrierError
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
+from pyredisson import _kinds as kinds
 from pyredisson._asyncio.locks import (
     FairLock,
     FencedLock,
@@ -21,9 +22,8 @@ from pyredisson._asyncio.locks import (
 from pyredisson._asyncio.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
 from pyredisson._asyncio.synchronizers import Barrier, BoundedSemaphore, Condition, Event
 from pyredisson._core.client import ClientCore
-from pyredisson._owners.made import Owner, caller_of, lock_core, make_core
-from pyredisson._shared import kinds
 from pyredisson._shared.arguments import NotPortable, lock_of_condition, pauses
+from pyredisson._shared.owners import Owner, caller_of, lock_core, make_core
 from pyredisson.config import Backoff, ExponentialBackoff
 
 if TYPE_CHECKING:

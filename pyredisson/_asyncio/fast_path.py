@@ -18,8 +18,8 @@ from pyredisson._core.hold import HoldState, SingleHold
 from pyredisson._core.ownership import SENT, Pending
 from pyredisson._core.releasing import finish_release, leave_release
 from pyredisson._core.requests import AcquireCall, ReleaseCall
-from pyredisson._owners import forks
-from pyredisson._shared.clock import monotonic
+from pyredisson._shared import process
+from pyredisson._shared.process import monotonic
 
 if TYPE_CHECKING:
     from pyredisson._asyncio.pipe import Pipe
@@ -133,7 +133,7 @@ async def release(core: Any, block: AnyLease[Any] | bool, error: BaseException |
 def _prepare_pipe(core: Any, holds: int, now: float, lease: int, wait: float | None = None) -> Pipe | None:
     """Prepare the fast path, and return its connection; ``None`` if anything is out of the ordinary."""
     loop = asyncio._get_running_loop()
-    if core.made_for is not None or loop is None or os.getpid() != forks.pid:
+    if core.made_for is not None or loop is None or os.getpid() != process.pid:
         return None
     who: Any = core.last.who
     if who.task() is not asyncio.current_task(loop):

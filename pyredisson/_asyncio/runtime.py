@@ -11,15 +11,14 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyredisson._asyncio.pipe import fan_out
-from pyredisson._asyncio.tasks import CONNECTING, TaskTicket
+from pyredisson._asyncio.pipe import CONNECTING_TASK, TaskTicket, fan_out
 from pyredisson._core.failures import Failure, NotSent, is_contained
 from pyredisson._core.owners import Caller
 from pyredisson._core.runtime import Background, Reply, Request, Ticket
 from pyredisson._core.watchdog import report_collected, what_it_held
-from pyredisson._owners import forks
-from pyredisson._owners.owners import TaskOwner, current_task_owner, owner_of
+from pyredisson._shared import process
 from pyredisson._shared.arguments import no_event_loop
+from pyredisson._shared.owners import TaskOwner, current_task_owner, owner_of
 from pyredisson._shared.runtime import BaseRuntime, Callbacks, StepLoop, subscriber_for
 from pyredisson.lease import AsyncLease as Lease
 from pyredisson.observe.logging import log_collected
@@ -76,7 +75,7 @@ class AsyncioRuntime(BaseRuntime):
         Raises:
             RuntimeError: Another loop is served, and still alive; or none of asyncio's is running.
         """
-        forks.check()
+        process.check_forked()
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -129,7 +128,7 @@ class AsyncioRuntime(BaseRuntime):
 
     def in_background(self) -> bool:
         task = asyncio.current_task()
-        return task is None or task in self._tasks or task.get_name() == CONNECTING  # None: see call_later().
+        return task is None or task in self._tasks or task.get_name() == CONNECTING_TASK  # None: see call_later().
 
     def ticket(self, lock: str = "") -> Ticket:
         return TaskTicket()
@@ -246,7 +245,7 @@ class AsyncioRuntime(BaseRuntime):
 
     def end(self, core: ClientCore, stop_server: Callable[[], None] | None) -> None:
         """End the client: it is closed, or was garbage-collected."""
-        forks.check()
+        process.check_forked()
         held = what_it_held(core)
         core.close(collected=True)
         if held is not None:

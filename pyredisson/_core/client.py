@@ -26,7 +26,7 @@ from pyredisson._core.holder_lookup import Finder
 from pyredisson._core.messages import explain_type
 from pyredisson._core.names import check_one_slot
 from pyredisson._core.numbered import Ledger
-from pyredisson._core.ownership_table import OwnershipTable
+from pyredisson._core.owners import OwnershipTable
 from pyredisson._core.releasing import report_held
 from pyredisson._core.replicas import Replicas
 from pyredisson._core.requests import Stale, read_stale, unreached, unusable

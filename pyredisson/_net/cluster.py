@@ -19,10 +19,10 @@ from pyredisson._core.failures import Connecting, Failure, NotNow, NotSent, Reje
 from pyredisson._core.subscriptions import SubscriberConnection
 from pyredisson._net.link import Inspect, Introduce, MasterMoved, ignore
 from pyredisson._net.refusals import as_redis_error
-from pyredisson._net.slots import SLOTS, AskRedirect, Cluster, Moved, SlotCall, read_redirection, read_slots, slot_of
 from pyredisson._net.subscriber import Subscriber
+from pyredisson._net.topology import SLOTS, AskRedirect, Cluster, Moved, SlotCall, read_redirection, read_slots, slot_of
 from pyredisson._net.wire import Address, pack
-from pyredisson._shared.clock import monotonic
+from pyredisson._shared.process import monotonic
 from pyredisson.errors import ClientClosedError
 
 if TYPE_CHECKING:

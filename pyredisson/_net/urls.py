@@ -21,10 +21,9 @@ import redis.exceptions as rx
 from pyredisson._core.failures import NotSent, Unanswered
 from pyredisson._net.link import CONNECTING, Pool, ServerLink
 from pyredisson._net.refusals import as_redis_error, as_reply, not_opened
-from pyredisson._net.sentinel import FoundBySentinels, Sentinels
-from pyredisson._net.slots import Cluster, cluster_of, connections_of
+from pyredisson._net.topology import Cluster, FoundBySentinels, Sentinels, cluster_of, connections_of
 from pyredisson._net.wire import Address, Connect, Introduce, app_in
-from pyredisson._shared.clock import monotonic
+from pyredisson._shared.process import monotonic
 from pyredisson.config import Config
 
 if TYPE_CHECKING:

@@ -25,10 +25,10 @@ from pyredisson._core.presence import Identity
 from pyredisson._core.runtime import numbered
 from pyredisson._core.waiting import queue_refused
 from pyredisson._net.link import ServerLink
-from pyredisson._net.slots import prepare_call, slot_of
+from pyredisson._net.topology import prepare_call, slot_of
 from pyredisson._net.wire import VERSION, introduction, prepare, prepare_numbered
-from pyredisson._owners import forks
-from pyredisson._shared.clock import monotonic
+from pyredisson._shared import process
+from pyredisson._shared.process import monotonic
 from pyredisson.errors import ClientClosedError, LockLostError
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class BaseRuntime(ABC):
             partial(numbered, prepare_call) if target.scattered else prepare_numbered
         )
         self.callbacks: Callbacks = Callbacks()
-        self._origin = forks.origin()
+        self._origin = process.origin()
         self._subscriber: Subscriber | NodeSubscribers | None = None
         self.closed: bool = False
         self._reopened = 0  # How many blocks of the closed client are sending their releases.
@@ -239,7 +239,7 @@ class BaseRuntime(ABC):
 
     def _copied(self, core: ClientCore) -> bool:
         """Return whether this process is a restored copy: its client is then another one, and has lost what it held."""
-        before, now = self._origin, forks.origin()
+        before, now = self._origin, process.origin()
         if before == now or "" in now:  # Unknown: not even a file can be opened, for example.
             return False
         self._origin = now
@@ -255,7 +255,7 @@ class BaseRuntime(ABC):
         self.restart(core)
 
     now: staticmethod[[], float] = staticmethod(monotonic)
-    check_process: staticmethod[[], None] = staticmethod(forks.check)
+    check_process: staticmethod[[], None] = staticmethod(process.check_forked)
 
     random_bytes: staticmethod[[int], bytes] = staticmethod(os.urandom)
     unix_time: staticmethod[[], float] = staticmethod(time.time)

@@ -11,11 +11,11 @@ import string
 from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, get_args
 
+from pyredisson import _kinds as kinds
 from pyredisson._core.deadline import lease_ms, seconds, whole_ms
 from pyredisson._core.names import check_name
-from pyredisson._owners.made import make_core
-from pyredisson._shared import kinds
 from pyredisson._shared.arguments import NotPortable, check_times
+from pyredisson._shared.owners import make_core
 from pyredisson.errors import LockError
 from pyredisson.runs import Ran
 

@@ -14,7 +14,7 @@ from pyredisson._shared.arguments import own_keywords, refuse
 from pyredisson._shared.client import BaseClient
 from pyredisson._threads.factory import Factory
 from pyredisson._threads.runtime import ThreadsRuntime
-from pyredisson._threads.transport import FORM
+from pyredisson._threads.sockets import FORM
 from pyredisson.config import Config
 
 if TYPE_CHECKING:

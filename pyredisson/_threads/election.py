@@ -11,8 +11,7 @@ from pyredisson._core.deadline import Deadline
 from pyredisson._core.failures import is_contained
 from pyredisson._core.runtime import run
 from pyredisson._shared.arguments import NotPortable
-from pyredisson._shared.blocks import AnyTerm
-from pyredisson._shared.client import Handle
+from pyredisson._shared.client import AnyTerm, Handle
 from pyredisson._shared.runtime import LOOK_EVERY, PAUSE, call_observer, check_callback, pause_after, report_callback
 from pyredisson._threads.hold import Hold
 

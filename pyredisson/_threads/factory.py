@@ -8,11 +8,11 @@ from collections.abc import Callable
 from threading import BrokenBarrierError
 from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar, overload
 
+from pyredisson import _kinds as kinds
 from pyredisson._core.client import ClientCore
 from pyredisson._core.runtime import run
-from pyredisson._owners.made import Owner, caller_of, lock_core, make_core
-from pyredisson._shared import kinds
 from pyredisson._shared.arguments import NotPortable, lock_of_condition, pauses
+from pyredisson._shared.owners import Owner, caller_of, lock_core, make_core
 from pyredisson._threads.locks import (
     FairLock,
     FencedLock,

@@ -22,10 +22,10 @@ from pyredisson._core.ownership import SENT, Pending
 from pyredisson._core.releasing import finish_release, leave_release
 from pyredisson._core.requests import AcquireCall, ReleaseCall
 from pyredisson._core.runtime import run
-from pyredisson._owners import forks
-from pyredisson._owners.owners import local
-from pyredisson._shared.clock import monotonic
-from pyredisson._threads.transport import exchange_idle
+from pyredisson._shared import process
+from pyredisson._shared.owners import local
+from pyredisson._shared.process import monotonic
+from pyredisson._threads.sockets import exchange_idle
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -50,7 +50,7 @@ def acquire(
     who: Any = getattr(local, "owner", None)
     usual = ownership and ownership.who is who and not ownership.call.thread  # Else it may be a signal handler's call.
     usual = usual and (wait is not None or core.kind.waiting.tries is None)  # Else it may end with an error.
-    if not usual or _running_loop() is not None or os.getpid() != forks.pid:
+    if not usual or _running_loop() is not None or os.getpid() != process.pid:
         general = core.try_lock(wait, lease_time) if hold is None else core.acquire_hold(wait, hold, held)
         return run(general)  # type: ignore[no-any-return]
     watchdog = core.client.watchdog
@@ -120,7 +120,7 @@ def release(core: Any, block: AnyLease[Any] | bool, error: BaseException | None,
     ownership: Any = core.last if error is None and _running_loop() is None else None
     who: Any = getattr(local, "owner", None)
     usual = ownership and ownership.who is who and not ownership.call.thread
-    hold: Any = next(iter(ownership.holds), None) if usual and os.getpid() == forks.pid else None
+    hold: Any = next(iter(ownership.holds), None) if usual and os.getpid() == process.pid else None
     known = None if hold is None or hold.whole is not None else hold.trace()
     if lease is None and known is not None and ownership.chains.variable.get() is not known:
         known = ownership.chains.trace_of(hold)  # It is not the innermost that is visible, as it mostly is.

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import final
 
 from pyredisson._core.runtime import run, run_to_the_end
-from pyredisson._shared.blocks import LeaseT_co, LockBlock, PermitLeaseT_co, PermitsBlock
+from pyredisson._shared.client import LeaseT_co, LockBlock, PermitLeaseT_co, PermitsBlock
 from pyredisson._threads import fast_path
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 
+from pyredisson import _kinds as kinds
 from pyredisson._core.deadline import wait_seconds
 from pyredisson._core.runtime import run, run_to_the_end
 from pyredisson._quorum.hold import majority
-from pyredisson._shared import kinds
 from pyredisson._shared.arguments import cores_of, own_keywords, refuse, wait_of
 from pyredisson._shared.client import Handle
 from pyredisson._threads import fast_path

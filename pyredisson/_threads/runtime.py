@@ -16,14 +16,12 @@ from pyredisson._core.failures import Failure, is_contained
 from pyredisson._core.owners import Caller
 from pyredisson._core.runtime import Answer, Background, Reply, Request, Ticket, run
 from pyredisson._core.watchdog import report_collected, what_it_held
-from pyredisson._owners import forks
-from pyredisson._owners.forks import check_patched, is_patched
-from pyredisson._owners.owners import TaskOwner, ThreadOwner, current_owner
-from pyredisson._shared.clock import monotonic
+from pyredisson._shared import process
+from pyredisson._shared.owners import TaskOwner, ThreadOwner, current_owner
+from pyredisson._shared.process import check_patched, is_patched, monotonic
 from pyredisson._shared.runtime import BaseRuntime, Callbacks, StepLoop, subscriber_for
 from pyredisson._threads.background import BackgroundThread, end_inherited_thread, inside, late_calls
-from pyredisson._threads.sockets import fan_out
-from pyredisson._threads.transport import eval_idle
+from pyredisson._threads.sockets import eval_idle, fan_out
 from pyredisson.errors import ClientClosedError
 from pyredisson.lease import Lease
 from pyredisson.observe.logging import log_collected
@@ -242,7 +240,7 @@ class ThreadsRuntime(BaseRuntime):
 
     def end(self, core: ClientCore, stop_server: Callable[[], None] | None) -> None:
         """End the client: it is closed, or was garbage-collected."""
-        forks.check()
+        process.check_forked()
 
         def end() -> None:
             core.close(collected=True)

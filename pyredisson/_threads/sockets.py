@@ -8,27 +8,39 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
+import os
 import select
 import socket
 import struct
+import threading
+import time
+import weakref
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import redis
 import redis.exceptions as rx
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from pyredisson._core.failures import Connecting, Failure, NotSent, Unanswered
 from pyredisson._core.runtime import Reply, ServerRequest, run
-from pyredisson._net.link import CONNECTING, ServerLink
+from pyredisson._net.link import CONNECTING, FRESH, KEEP_IDLE, Pool, ServerLink
+from pyredisson._net.refusals import as_reply, not_opened
+from pyredisson._net.urls import REFUSED, Form, UserTransport, UserWire, no_reply, own_settings, place_of
 from pyredisson._net.wire import is_push, new_reader
-from pyredisson._shared.clock import monotonic
-from pyredisson._threads.background import BackgroundThread, Flag, Sockets, close_inherited, end_inherited_thread
+from pyredisson._shared.process import monotonic
+from pyredisson._threads.background import BackgroundThread, Flag, end_inherited_thread
 
 if TYPE_CHECKING:
     from hiredis import Reader
 
-    from pyredisson._net.link import Pool
+    from pyredisson._core.client import ClientCore
+    from pyredisson._core.runtime import Request
+    from pyredisson._net.link import Stream, Transport
     from pyredisson._net.urls import Link
-    from pyredisson._net.wire import Address, Dial
+    from pyredisson._net.wire import Address, Connect, Dial, Introduce
+
 
 READ_SIZE = 65536
 
@@ -258,6 +270,115 @@ def _all(reader: Reader) -> list[Any]:
     while (reply := reader.gets()) is not False:
         found.append(reply)
     return found
+
+
+# ---- opening ---------------------------------------------------------------------------------------------------------
+# Open sockets, and let go of those that the child of a fork has inherited.
+#
+# Nothing is sent on these: the connections are the parent's. Threads of the parent are not in the child, but greenlets
+# go on there: one that waits for a reply would take it from the parent, and one that is connecting would talk into the
+# parent's handshake.
+
+
+#: With more connections than this, threads get in each other's way if they let go of Python's lock to send.
+MANY = 48
+
+
+class Sockets:
+    """Opens the sockets of one link, and knows those that are open or about to be.
+
+    Attributes:
+        crowded: Whether there are very many.
+    """
+
+    crowded: bool = False
+
+    def __init__(self) -> None:
+        self._open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        self._opening: set[Any] = set()
+
+    def open(self, connection_class: type[Any], settings: dict[str, Any], timeout: float) -> socket.socket:
+        """Let redis-py connect and introduce itself, and take the socket.
+
+        Raises:
+            NotSent, Rejected: No connection could be made; see :func:`pyredisson._net.refusals.not_opened`.
+        """
+        connection = connection_class(**own_settings(settings, timeout), retry=Retry(NoBackoff(), 0))
+        opening = self._opening
+        greet = connection.redis_connect_func or _greet
+        connection.redis_connect_func = _unless(lambda: self._opening is not opening, greet)
+        opening.add(connection)
+        try:
+            connection.connect()
+            sock: socket.socket | None = connection._sock
+            connection._sock = None  # Else it would be closed with the object.
+            connection.disconnect()
+        except (rx.RedisError, OSError) as error:
+            raise not_opened(error) from None
+        except Exception:  # Of the user's: redis-py leaves the socket open then.
+            connection.disconnect()
+            raise
+        finally:
+            opening.discard(connection)
+        if sock is None:
+            raise NotSent(rx.ConnectionError("the connection was closed while it was made"))
+        if self._opening is not opening:
+            close_inherited(sock)
+            raise NotSent(rx.ConnectionError(_FORKED))
+        self._open.add(sock)
+        self.crowded = len(self._open) > MANY
+        return sock
+
+    def abandon(self) -> None:
+        """This is the child of a fork: end all that are still used here, or being made."""
+        used, self._open = list(self._open), weakref.WeakSet()
+        opening, self._opening = list(self._opening), set()
+        end_inherited([*used, *[connection._sock for connection in opening]])
+
+
+_FORKED = "this process is the child of a fork, and the connection is its parent's"
+
+
+def _greet(connection: Any) -> None:
+    """Do what redis-py does on a new connection."""
+    getattr(connection, "on_connect_check_health", connection.on_connect)()
+
+
+def _unless(forked: Callable[[], bool], greet: Callable[[Any], object]) -> Callable[[Any], None]:
+    """Return what says the first words on a new connection, but not where it is the parent's."""
+
+    def connected(connection: Any) -> None:
+        if forked():
+            raise rx.ConnectionError(_FORKED)
+        greet(connection)
+
+    return connected
+
+
+def close_inherited(sock: socket.socket) -> None:
+    """Close this process's descriptor of a socket that is not used here. A farewell over TLS would reach the server."""
+    with contextlib.suppress(OSError):
+        socket.close(sock.detach())
+
+
+def end_inherited(socks: Iterable[socket.socket | None]) -> None:
+    """Let threads that still use these sockets here find them at their end, without a word to the server.
+
+    A descriptor that a greenlet waits for must not be closed under it, since the number could be used for something
+    else: another file is put in its place, one that can be read at once and at whose end it is.
+    """
+    descriptors = [sock.fileno() for sock in socks if sock is not None]
+    if not any(descriptor >= 0 for descriptor in descriptors):
+        return
+    end, other = os.pipe()
+    os.close(other)
+    try:
+        for descriptor in descriptors:
+            if descriptor >= 0:
+                with contextlib.suppress(OSError):
+                    os.dup2(end, descriptor, inheritable=False)
+    finally:
+        os.close(end)
 
 
 # ---- socket errors ---------------------------------------------------------------------------------------------------
@@ -518,3 +639,209 @@ async def fan_out(requests: Iterable[RequestT]) -> list[RequestT]:
             each.close()  # A reply that comes later would be taken for the answer to something else.
         raise
     return made
+
+
+# ---- transport -------------------------------------------------------------------------------------------------------
+# Makes the connections of a link.
+
+
+#: What a request fails with for which there is no idle connection: the general path sends it.
+NO_CONNECTION: Final = NotSent(ConnectionError("no idle connection"))
+
+
+class SocketTransport:
+    """Sockets of our own, made from the settings of a client. As many as requests are in flight at once."""
+
+    direct = True
+    now: staticmethod[[], float] = staticmethod(monotonic)
+    caller: staticmethod[[], object] = staticmethod(threading.get_ident)
+
+    def __init__(self, connection_class: type[Any], settings: dict[str, Any]) -> None:
+        self._class = connection_class
+        self._settings = settings
+        self._sockets = Sockets()
+        self.watchdog: object = None
+
+    def pools(self, connect: Connect, introduce: Introduce, connect_timeout: float) -> tuple[Pool, Pool]:
+        pool = Pool(self, connect, connect_timeout)
+        return pool, pool
+
+    async def open(self, address: Address | None, timeout: float) -> Connection:
+        return Connection(self._sockets, self._open(address, timeout), monotonic(), address)
+
+    async def open_stream(self, address: Address | None, timeout: float) -> Stream:
+        return SocketStream(self._open(address, timeout))
+
+    def _open(self, address: Address | None, timeout: float) -> Any:
+        settings = self._settings if address is None else {**self._settings, "host": address[0], "port": address[1]}
+        return self._sockets.open(self._class, settings, timeout)
+
+    async def query_sentinel(self, settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
+        sentinel: Any = redis.Redis(**settings, retry=Retry(NoBackoff(), 0))
+        with sentinel:
+            return sentinel.execute_command(*command)
+
+    def dial(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Dial:
+        return ThreadDial(work)
+
+    async def room(self, timeout: float) -> bool:
+        return True
+
+    def close(self) -> None:
+        pass  # The pool closes what is idle; the rest is in use.
+
+    def abandon(self) -> None:
+        self._sockets.abandon()
+
+
+class ThreadMutex:
+    """See :class:`pyredisson._net.cluster.TimedMutex`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    async def enter(self, seconds: float) -> bool:
+        return self._lock.acquire(timeout=max(0.0, min(seconds, threading.TIMEOUT_MAX)))
+
+    def leave(self) -> None:
+        self._lock.release()
+
+
+def _as_the_pool_does(pool: Any) -> Transport:
+
+    return ThreadUserTransport(pool)
+
+
+async def _sleep(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+FORM = Form(redis, SocketTransport, _as_the_pool_does, ThreadMutex, _sleep)
+
+
+def exchange_idle(client: ClientCore, data: bytes, timeout: float) -> Any:
+    """Send a request on an idle connection. Returns the reply, or the failure.
+
+    The calls of ``ServerLink`` spelt out, for what nearly always happens.
+    """
+    pool: Any = client.fast_pool
+    try:
+        wire = pool.idle.pop()
+    except (AttributeError, IndexError):  # The client was closed; or all are in use.
+        return NO_CONNECTION
+    if monotonic() - wire.used > FRESH:
+        pool.idle.append(wire)
+        return NO_CONNECTION
+    try:
+        reply = wire.exchange(data, timeout)
+    except Failure as failure:
+        return failure
+    wire.used = monotonic()
+    pool.idle.append(wire)
+    if client.closed or len(pool.idle) > KEEP_IDLE:
+        pool.tidy()
+    return reply
+
+
+async def eval_idle(client: ClientCore, link: Any, request: Request, timeout: float) -> Reply:
+    """Run a script on an idle connection. What is out of the ordinary is left to the ``ServerLink``."""
+    reply = exchange_idle(client, request.data, timeout)
+    if isinstance(reply, NotSent):
+        return await link.eval(request, timeout)  # type: ignore[no-any-return]
+    if isinstance(reply, Failure):
+        raise reply
+    if isinstance(reply, Exception):
+        return await link.answer(reply, request, timeout)  # type: ignore[no-any-return]
+    return reply  # type: ignore[no-any-return]
+
+
+# ---- user class ------------------------------------------------------------------------------------------------------
+# Connections of a class that is the user's, for threads; see :mod:`pyredisson._net.urls`.
+
+
+class ThreadUserWire(UserWire):
+    """A connection of the user's class."""
+
+    async def _send(self, data: bytes) -> None:
+        self.connection.send_packed_command([data], check_health=False)
+
+    async def _receive(self, timeout: float) -> Any:
+        if not self.connection.can_read(timeout):
+            raise no_reply(timeout)
+        return self.connection.read_response(disable_decoding=True)
+
+    def usable(self) -> bool:
+        try:
+            return not self.connection.can_read(0)
+        except (rx.RedisError, OSError):
+            return False
+
+    def close(self) -> None:
+        self.connection.disconnect()
+
+    def abandon(self) -> None:
+        self.close()
+
+
+class ThreadUserTransport(UserTransport):
+    """Makes connections as the pool of a client does."""
+
+    wire: type[UserWire] = ThreadUserWire
+
+    def __init__(self, pool: Any) -> None:
+        super().__init__(pool)
+        self._made: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def caller(self) -> object:
+        return threading.get_ident()
+
+    async def _connect(self, connection: Any, timeout: float) -> None:
+        self._made.add(connection)
+        in_time(connection.connect, timeout, lambda _: connection.disconnect())
+
+    async def open_stream(self, address: Address | None, timeout: float) -> ThreadUserStream:
+        return ThreadUserStream(await self._make(timeout))
+
+    def dial(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Dial:
+        return ThreadDial(work)
+
+    def abandon(self) -> None:
+        made, self._made = list(self._made), weakref.WeakSet()
+        end_inherited(getattr(each, "_sock", None) for each in made)
+
+
+class ThreadUserStream:
+    """A stream on a connection of the user's class, of which we know only that it can be read with a timeout.
+
+    Attributes:
+        address: Where it leads.
+    """
+
+    #: It cannot be woken, so it is looked at so often; that costs the server nothing.
+    GLANCE = 0.02
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self.address: Any = place_of(connection)
+        self._mutex = threading.Lock()
+
+    def send(self, data: bytes) -> None:
+        with self._mutex:
+            self._connection.send_packed_command([data], check_health=False)
+
+    async def read(self, timeout: float) -> list[Any] | None:
+        try:
+            if not self._connection.can_read(min(timeout, self.GLANCE)):
+                return []
+            return [self._connection.read_response(disable_decoding=True, push_request=True)]
+        except REFUSED as error:
+            return [as_reply(error)]
+        except (rx.RedisError, OSError):
+            return None
+
+    def wake(self) -> None:
+        pass
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):
+            self._connection.disconnect()

@@ -19,7 +19,7 @@ import redis.exceptions as rx
 from pyredisson import Config, Redisson
 from pyredisson._core.messages import remedy_of
 from pyredisson._net.urls import DEFAULT_URL
-from pyredisson._owners.forks import is_posix
+from pyredisson._shared.process import is_posix
 from pyredisson.inspection import Inspector, LockView, Who, describe
 from pyredisson.inspection.servers import answered, text_of
 

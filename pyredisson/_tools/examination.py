@@ -22,8 +22,8 @@ import redis.exceptions as rx
 
 from pyredisson._core.names import LockNames
 from pyredisson._core.server import ServerFacts, complaints, lack_of_persistence, read_info
+from pyredisson._lua import CLIENT, KINDS, commands_of
 from pyredisson._net.wire import Address
-from pyredisson._shared.rights import CLIENT, KINDS, commands_of
 from pyredisson.inspection import describe
 from pyredisson.inspection.look import Look
 from pyredisson.inspection.servers import (

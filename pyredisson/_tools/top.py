@@ -26,7 +26,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from pyredisson._owners.forks import is_posix
+from pyredisson._shared.process import is_posix
 from pyredisson._tools.common import duration_text, failure, is_without_reader, plain, say, server_options, signals
 from pyredisson._tools.completion import complete_names
 from pyredisson._tools.sampling import RELEASES, Message, MessageReader, Pace, in_daemon_thread, name_of

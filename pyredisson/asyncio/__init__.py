@@ -22,8 +22,8 @@ from pyredisson._asyncio.locks import (
 )
 from pyredisson._asyncio.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
 from pyredisson._asyncio.synchronizers import Barrier, BoundedSemaphore, Condition, Event
-from pyredisson._owners.made import Owner
-from pyredisson._owners.owners import current_task_id as current_thread_id
+from pyredisson._shared.owners import Owner
+from pyredisson._shared.owners import current_task_id as current_thread_id
 from pyredisson.config import Config, ConstantBackoff, ExponentialBackoff
 from pyredisson.errors import (
     ClientClosedError,

@@ -18,8 +18,7 @@ from redis.connection import AbstractConnection
 from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import LockNames, presence_key
 from pyredisson._lua import script_text
-from pyredisson._net.sentinel import Sentinels
-from pyredisson._net.slots import Cluster
+from pyredisson._net.topology import Cluster, Sentinels
 from pyredisson._net.urls import Endpoint, is_tls
 from pyredisson.inspection.libraries import foreign_text, keys_of_lock, wake_waiters
 from pyredisson.inspection.look import Look, Progress

@@ -13,6 +13,7 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias, final, get_args
 
+from pyredisson import _kinds as kinds
 from pyredisson._core.holder_lookup import (
     Connection,
     PresenceEntry,
@@ -25,7 +26,6 @@ from pyredisson._core.holder_lookup import (
 )
 from pyredisson._core.kind import Form, StoredKind
 from pyredisson._core.names import LockNames, NumberedNames, SemaphoreNames
-from pyredisson._shared import kinds
 from pyredisson.inspection.libraries import TokenView, foreign_text, keys_of_lock, read_token
 from pyredisson.inspection.servers import TOOL_NAME, decode_name, encode_name
 

@@ -20,8 +20,7 @@ from redis.retry import Retry
 
 from pyredisson._core.requests import NO_PASSWORD
 from pyredisson._net.refusals import Meaning, as_redis_error, meaning_of, reply_error
-from pyredisson._net.sentinel import Sentinels, read_master
-from pyredisson._net.slots import SLOTS, Cluster, read_slots
+from pyredisson._net.topology import SLOTS, Cluster, Sentinels, read_master, read_slots
 from pyredisson._net.urls import (
     Endpoint,
     client_at,

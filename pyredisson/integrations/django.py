@@ -35,7 +35,7 @@ import pyredisson.asyncio
 from pyredisson import Config, Lease, Redisson, Skipped
 from pyredisson._core.deadline import Seconds
 from pyredisson._net.urls import url_from_env
-from pyredisson._owners import forks
+from pyredisson._shared import process
 from pyredisson._shared.arguments import check_times
 from pyredisson._shared.synchronized import GuardedCalls, Guarding, WhenBusy, check_kind, check_when_busy, lock_of
 from pyredisson.compat.redis_py import Lock as RedisPyLock
@@ -83,7 +83,7 @@ def async_client() -> pyredisson.asyncio.Redisson:
         return _async_clients[loop]
 
 
-@forks.on_fork
+@process.on_fork
 def _after_fork() -> None:
     global _making
     _making = threading.RLock()  # A thread of the parent may have held it.

@@ -5,7 +5,7 @@ from contextlib import suppress
 import pytest
 
 from pyredisson import ClientClosedError, LockLostError, OutcomeUnknownError
-from pyredisson._owners import forks
+from pyredisson._shared import process
 from tests.worlds.base import KEPT, Remote
 from tests.worlds.environments import sync_and_async
 
@@ -72,8 +72,8 @@ def test_a_restored_copy_is_another_client(world, alice, monkeypatch, noticed):
     before = client.id
     block = alice.lock(client).hold()
     lease = block.enter()
-    pid, boot, start = forks.origin()
-    monkeypatch.setattr(forks, "origin", lambda: (pid, boot, f"{start}0"))
+    pid, boot, start = process.origin()
+    monkeypatch.setattr(process, "origin", lambda: (pid, boot, f"{start}0"))
     if noticed == "by a new connection":
         world.redis.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         mine = alice.lock(client, "bills")
@@ -94,8 +94,8 @@ def test_an_origin_that_cannot_be_read_is_no_copy(world, alice, monkeypatch):
     client = world.client(lock_watchdog_timeout=KEPT)
     before, lock = client.id, alice.lock(client)
     lock.lock()
-    pid, _, _ = forks.origin()
-    monkeypatch.setattr(forks, "origin", lambda: (pid, "", ""))
+    pid, _, _ = process.origin()
+    monkeypatch.setattr(process, "origin", lambda: (pid, "", ""))
     world.renewed("orders", times=1)
     assert client.id == before
     lock.unlock()

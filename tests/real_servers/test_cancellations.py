@@ -18,8 +18,7 @@ import redis
 import redis.asyncio
 
 import pyredisson.asyncio
-from pyredisson._asyncio.pipe import fan_out
-from pyredisson._asyncio.transport import FORM
+from pyredisson._asyncio.pipe import FORM, fan_out
 from pyredisson._core.runtime import Runtime, ServerRequest
 from pyredisson._net.urls import target_of
 from pyredisson.config import Config

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyredisson._net.slots import read_slots
+from pyredisson._net.topology import read_slots
 from pyredisson.events import Event, MasterChanged, QuorumNodeBack, QuorumNodeLost
 from tests.proxy import Proxy
 from tests.sentinels import SentinelSet

@@ -17,7 +17,7 @@ import pytest
 import redis
 
 from pyredisson import ClientClosedError, Config, LockError, LockLostError, LockNotOwnedError, Redisson
-from pyredisson._owners.owners import local
+from pyredisson._shared.owners import local
 from tests.real_servers.handles import handle
 from tests.real_servers.observation import busy
 from tests.real_servers.signal_points import Points, other_points

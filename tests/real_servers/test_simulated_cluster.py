@@ -10,7 +10,7 @@ import pytest
 import redis
 import redis.exceptions as rx
 
-from pyredisson._net.slots import slot_of
+from pyredisson._net.topology import slot_of
 from tests.clusters import RunningCluster
 from tests.servers import HOST, REDIS_6, Server
 from tests.simulated.engine.cluster import ClusterNode, SimulatedCluster

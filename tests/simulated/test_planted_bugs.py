@@ -28,8 +28,8 @@ from pyredisson._core import waiting as wait_loop
 from pyredisson._core.acquiring import settle
 from pyredisson._core.failures import Failure
 from pyredisson._core.hold import SingleHold
+from pyredisson._core.owners import OwnershipTable
 from pyredisson._core.ownership import Ownership
-from pyredisson._core.ownership_table import OwnershipTable
 from pyredisson._core.requests import ACQUIRED, LockAcquired
 from pyredisson._core.subscriptions import Subscriptions
 from pyredisson._core.watchdog import Backlog

@@ -16,9 +16,8 @@ from pyredisson._core.failures import Rejected
 from pyredisson._core.watchdog import Watchdog
 from pyredisson._net import cluster, refusals
 from pyredisson._net.cluster import ClusterMap, NodeSubscribers
-from pyredisson._net.sentinel import Whereabouts
-from pyredisson._net.slots import AskRedirect, Moved, read_redirection, slot_of
 from pyredisson._net.subscriber import Conversation
+from pyredisson._net.topology import AskRedirect, Moved, Whereabouts, read_redirection, slot_of
 from pyredisson.errors import NoSyncedSlavesError
 from tests.simulated.engine.cluster import SimulatedCluster
 from tests.simulated.engine.faults import Faults

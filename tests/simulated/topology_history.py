@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyredisson._net.slots import slot_of
+from pyredisson._net.topology import slot_of
 from pyredisson.config import Config
 from tests.simulated.engine.checkers import Violation
 from tests.simulated.engine.cluster import SimulatedCluster

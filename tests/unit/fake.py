@@ -17,7 +17,7 @@ from pyredisson._core.owners import Caller
 from pyredisson._core.presence import Identity
 from pyredisson._core.replicas import ReplicaAcknowledgement
 from pyredisson._core.runtime import Background, NumberedRequest, Reply, Request, Ticket, numbered
-from pyredisson._owners.owners import AnyOwner
+from pyredisson._shared.owners import AnyOwner
 from pyredisson.lease import Lease
 
 

@@ -11,7 +11,7 @@ from typing import get_type_hints
 import pytest
 
 import pyredisson
-from pyredisson._shared import kinds
+from pyredisson import _kinds as kinds
 
 RARE = (
     "apscheduler",

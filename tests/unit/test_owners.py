@@ -6,9 +6,9 @@ import gc
 import threading
 import weakref
 
-from pyredisson._owners import owners as task_owners
-from pyredisson._owners import owners as thread_owners
-from pyredisson._owners.owners import (
+from pyredisson._shared import owners as task_owners
+from pyredisson._shared import owners as thread_owners
+from pyredisson._shared.owners import (
     current_task_owner,
     current_thread_id,
     current_thread_owner,

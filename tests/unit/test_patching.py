@@ -21,7 +21,7 @@ except RuntimeError as error:
 else:
     print("all is well")
 """
-IMPORT = "from pyredisson._owners.forks import check_patched, is_patched"
+IMPORT = "from pyredisson._shared.process import check_patched, is_patched"
 
 
 @each_kind

@@ -4,7 +4,7 @@ from tests.command_line import output_of
 
 HEAD = """
         import ctypes, os, sys, threading, traceback
-        from pyredisson._owners import forks as process
+        from pyredisson._shared import process
 
         def in_child(fork, work):
             sys.stdout.flush()
@@ -35,7 +35,7 @@ def test_other_threads_wait_until_the_callbacks_have_run():
             os.write(1, b"callback\\n")
 
         def check():
-            process.check()
+            process.check_forked()
             os.write(1, b"checked\\n")  # At once; print() writes the line's end by itself.
 
         def child():
@@ -61,9 +61,9 @@ def test_a_callback_may_check_and_may_fail():
         import logging
         logging.getLogger("pyredisson").addHandler(logging.NullHandler())
         process.on_fork(lambda: 1 / 0)
-        process.on_fork(lambda: process.check() or print("called"))
-        in_child(ctypes.PyDLL(None).fork, lambda: (process.check(), process.check()))
-        in_child(os.fork, lambda: process.check())
+        process.on_fork(lambda: process.check_forked() or print("called"))
+        in_child(ctypes.PyDLL(None).fork, lambda: (process.check_forked(), process.check_forked()))
+        in_child(os.fork, lambda: process.check_forked())
         """
     )
     assert said.split() == ["called", "called"]
@@ -83,10 +83,10 @@ def test_a_callback_that_was_interrupted_runs_again():
 
         def child():
             try:
-                process.check()
+                process.check_forked()
             except KeyboardInterrupt:
                 print("interrupted")
-            process.check()
+            process.check_forked()
             print(len(calls))
 
         in_child(ctypes.PyDLL(None).fork, child)

@@ -8,8 +8,7 @@ import threading
 import pytest
 
 from pyredisson._core.failures import NotSent
-from pyredisson._threads.background import Sockets
-from pyredisson._threads.sockets import Connection
+from pyredisson._threads.sockets import Connection, Sockets
 
 
 @pytest.fixture(params=[False, True], ids=["few connections", "many connections"])

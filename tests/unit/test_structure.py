@@ -77,6 +77,7 @@ CORE_MAY_IMPORT = {
     "fractions",
     "functools",
     "hashlib",
+    "importlib",  # Each kind is loaded when it is first used.
     "itertools",
     "json",
     "math",
@@ -551,7 +552,7 @@ def test_the_architecture_page_draws_the_tree():
     drawn = set(re.findall(r"[\w./]+", page.partition("```text\npyredisson/")[2].partition("```")[0]))
     for path in SOURCES:
         package, *inner = path.relative_to(PACKAGE).with_suffix("").parts
-        if package in ("_core", "_net", "_owners", "_shared", "_quorum") and inner != ["__init__"]:
+        if package in ("_core", "_net", "_shared", "_quorum") and inner != ["__init__"]:
             assert {f"{package}/", inner[0]} <= drawn, by_path(path)
 
 
@@ -597,14 +598,14 @@ USED: dict[tuple[str, str], str] = {
     ("_asyncio/pipe.py", "connection._writer"): TAKEN_OVER,
     ("_asyncio/pipe.py", "transport._closing"): LET_GO,
     ("_asyncio/pipe.py", "transport._sock"): LET_GO,
-    ("_asyncio/transport.py", "_reader"): TAKEN_OVER,
+    ("_asyncio/pipe.py", "_reader"): TAKEN_OVER,
     ("inspection/servers.py", "self._connection._sock"): TAKEN_OVER,
-    ("_owners/owners.py", "asyncio._get_running_loop"): EXPORTED,
-    ("_owners/owners.py", "sys._current_frames"): EXPORTED,
+    ("_shared/owners.py", "asyncio._get_running_loop"): EXPORTED,
+    ("_shared/owners.py", "sys._current_frames"): EXPORTED,
     ("_threads/fast_path.py", "asyncio._get_running_loop"): EXPORTED,
-    ("_threads/background.py", "connection._sock"): TAKEN_OVER,
+    ("_threads/sockets.py", "connection._sock"): TAKEN_OVER,
     ("_threads/runtime.py", "asyncio._get_running_loop"): EXPORTED,
-    ("_threads/transport.py", "_sock"): TAKEN_OVER,
+    ("_threads/sockets.py", "_sock"): TAKEN_OVER,
 }
 
 #: Modules whose private names are looked for.

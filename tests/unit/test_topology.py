@@ -13,10 +13,19 @@ from pyredisson._core.failures import Failure, NotNow, NotSent, Unanswered
 from pyredisson._core.runtime import PUBLISH, run
 from pyredisson._net.cluster import ClusterLink
 from pyredisson._net.refusals import failure_of, reply_error
-from pyredisson._net.sentinel import Sentinels, read_master
-from pyredisson._net.slots import AskRedirect, Cluster, Moved, SlotCall, read_redirection, read_slots, slot_of
+from pyredisson._net.topology import (
+    AskRedirect,
+    Cluster,
+    Moved,
+    Sentinels,
+    SlotCall,
+    read_master,
+    read_redirection,
+    read_slots,
+    slot_of,
+)
 from pyredisson._net.wire import Address, Packed, pack, prepare
-from pyredisson._threads.transport import ThreadMutex
+from pyredisson._threads.sockets import ThreadMutex
 from pyredisson.errors import ClientClosedError
 
 A: Address = ("a", 1)

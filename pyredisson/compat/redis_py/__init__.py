@@ -18,9 +18,8 @@ import redis.exceptions as rx
 
 from pyredisson._core.failures import is_interruption
 from pyredisson._core.runtime import run, run_to_the_end
-from pyredisson._owners import forks
-from pyredisson._owners.made import HandleOwner
-from pyredisson._owners.owners import current_thread_owner
+from pyredisson._shared import process
+from pyredisson._shared.owners import HandleOwner, current_thread_owner
 from pyredisson._threads.client import Redisson
 from pyredisson.compat import LockBase, Place, acquire, client_behind, stored_value, text_of, translated
 from pyredisson.errors import LockNotOwnedError, RedissonError
@@ -47,7 +46,7 @@ def client_of(redis: redis.Redis) -> Redisson:
         return client_behind(redis, Redisson, _clients, lambda client: client._core.closed)
 
 
-@forks.on_fork
+@process.on_fork
 def _after_fork() -> None:
     global _making
     _making = threading.RLock()  # A thread of the parent's may be at it.

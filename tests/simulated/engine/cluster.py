@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, final
 
 from pyredisson._net.refusals import reply_error
-from pyredisson._net.slots import SLOTS, slot_of
+from pyredisson._net.topology import SLOTS, slot_of
 from tests.simulated.engine.keyspace import OK
 from tests.simulated.engine.network import Host, Network, Wire, keys_of
 from tests.simulated.engine.redis import ServerError

@@ -1,7 +1,7 @@
 """Clients in a simulated world that find their server by themselves: on a cluster, or through sentinels.
 
 The links are not simulated: :mod:`pyredisson._net.link`, :mod:`pyredisson._net.cluster`,
-:mod:`pyredisson._net.sentinel` and :mod:`pyredisson._net.subscriber` run here as they do over sockets.
+:mod:`pyredisson._net.topology` and :mod:`pyredisson._net.subscriber` run here as they do over sockets.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from pyredisson._core.failures import Failure
 from pyredisson._core.runtime import Background, Reply, Request
 from pyredisson._net.cluster import ClusterLink
 from pyredisson._net.link import ServerLink
-from pyredisson._net.sentinel import Sentinels
-from pyredisson._net.slots import Cluster, prepare_call, slot_of
+from pyredisson._net.topology import Cluster, Sentinels, prepare_call, slot_of
 from pyredisson._net.urls import masked, parse_sentinel_url
 from pyredisson._net.wire import Address, prepare
 from pyredisson._shared.runtime import subscriber_for

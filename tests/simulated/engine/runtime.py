@@ -25,7 +25,7 @@ from pyredisson._core.subscriptions import Subscriptions
 from pyredisson._net import wire as resp
 from pyredisson._net.link import Inspect
 from pyredisson._net.refusals import failure_of, reply_error
-from pyredisson._owners.owners import AnyOwner
+from pyredisson._shared.owners import AnyOwner
 from pyredisson.config import Config
 from pyredisson.lease import AsyncLease as Lease
 from tests.simulated.engine.redis import ServerError

@@ -1,4 +1,4 @@
-"""Notice that this process is the child of a fork, or was patched too late.
+"""This process: whether it is the child of a fork, or was patched too late; and the clock that leases are measured by.
 
 uWSGI, and other programs that embed Python, fork with ``fork(2)`` and tell the interpreter nothing: functions given to
 ``os.register_at_fork`` are not called, and a worker would go on as the same client as its parent, on the same sockets.
@@ -10,8 +10,11 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import sys
 import threading
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 T = TypeVar("T", bound=Callable[[], object])
@@ -51,7 +54,7 @@ def on_fork(callback: T) -> T:
     return callback
 
 
-def check() -> None:
+def check_forked() -> None:
     """Run the callbacks of :func:`on_fork` if this process is a new one and they have not run in it."""
     if os.getpid() != pid:
         _run_callbacks()
@@ -139,3 +142,18 @@ def _patcher(of: type) -> str | None:
     """Return the library that a class is of, if that is one of greenlets."""
     package = of.__module__.partition(".")[0]
     return package if package in ("gevent", "eventlet") else None
+
+
+# ---- clock -----------------------------------------------------------------------------------------------------------
+
+
+def _clock_that_counts_sleep() -> Callable[[], float]:
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+    if sys.platform == "darwin":  # There it counts sleep, and ``time.monotonic()`` does not.
+        return partial(time.clock_gettime, time.CLOCK_MONOTONIC)
+    return time.monotonic
+
+
+#: Monotonic seconds that go on while the machine sleeps, where the system has such a clock: leases go on too.
+monotonic: Callable[[], float] = _clock_that_counts_sleep()
