@@ -152,6 +152,17 @@ def test_the_demo_of_the_readme_is_the_one_that_is_drawn():
     assert "…" not in picture, "its table was cut"
 
 
+def test_each_extra_is_on_the_page_on_installing():
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    extras = project.split("[project.optional-dependencies]\n")[1].split("\n[")[0]
+    rows = re.findall(r"^\| (`.*?) \|", (ROOT / "docs" / "install.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(re.findall(r"^(\w+) = \[", extras, re.MULTILINE))
+
+
+def test_the_readme_is_short():
+    assert len(README.read_text(encoding="utf-8").split()) <= 900
+
+
 def test_the_badges_of_the_readme_say_what_the_package_says():
     text, project = (README.read_text(encoding="utf-8"), (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert f"![version {pyredisson.__version__}](https://img.shields.io/badge/version-{pyredisson.__version__}-" in text
