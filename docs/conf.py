@@ -15,7 +15,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import django
 from django.conf import settings
+from docutils import nodes
+from docutils.parsers.rst import directives
+from docutils.statemachine import StringList
 from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
 
 import pyredisson
 
@@ -62,6 +66,7 @@ html_title = f"pyredisson {release}"
 html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]
 html_css_files = ["pyredisson.css"]
+html_js_files = ["tabs.js"]
 html_show_sphinx = False
 html_copy_source = False
 html_theme_options = {
@@ -151,6 +156,28 @@ def keep_colons(app: Sphinx, what: str, name: str, obj: object, options: object,
         lines[:] = [*(inspect.getdoc(obj) or "").splitlines(), ""]
 
 
+#: The forms of a class: the title of its tab, the name that keeps all tabs in step, and the package.
+FORMS = (("Threads", "threads", "pyredisson"), ("asyncio", "asyncio", "pyredisson.asyncio"))
+
+
+class BothForms(SphinxDirective):
+    """``.. both-forms:: Lock`` shows a class in a tab for each form. Its options are those of ``autoclass``."""
+
+    required_arguments = 1
+    option_spec = {"members": directives.flag, "inherited-members": directives.flag}  # noqa: RUF012
+
+    def run(self) -> list[nodes.Node]:
+        lines = [".. tab-set::", "   :sync-group: form", ""]
+        for title, form, package in FORMS:
+            lines += [f"   .. tab-item:: {title}", f"      :sync: {form}", ""]
+            lines += [f"      .. py:currentmodule:: {package}", ""]
+            lines += [f"      .. autoclass:: {package}.{self.arguments[0]}"]
+            lines += [*(f"         :{option}:" for option in self.options), ""]
+        shown = nodes.Element()
+        self.state.nested_parse(StringList(lines, self.get_source_info()[0]), self.content_offset, shown)
+        return shown.children
+
+
 DESCRIPTION = 160  # characters; search engines show no more
 
 
@@ -173,6 +200,7 @@ def describe(app: Sphinx, page: str, template: str, context: dict[str, Any], doc
 
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
+    app.add_directive("both-forms", BothForms)
     app.connect("autodoc-process-signature", drop_signature)
     app.connect("autodoc-process-docstring", keep_colons, priority=900)
     app.connect("html-page-context", describe)

@@ -18,7 +18,7 @@ import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config
 from pyredisson._tools.demo import demo
-from tests.examples import ROOT, blocks_of, examples_of, matches, pages, seen_in, tabs_of
+from tests.examples import ROOT, blocks_of, examples_of, matches, pages, reference, seen_in, tabs_of
 
 #: What may stand behind an opening fence. ``python`` is run; ``output`` is compared; MyST's directives are built.
 KNOWN = {"python", "output", "console", "text", "lua"}
@@ -185,10 +185,6 @@ def test_the_table_of_settings_has_each_in_its_order():
     assert [row["setting"] for row in settings_table()] == [f"`{field.name}`" for field in dataclasses.fields(Config)]
 
 
-def reference() -> str:
-    return "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").glob("*.md"))
-
-
 @pytest.mark.parametrize("package", [pyredisson, pyredisson.asyncio], ids=lambda package: package.__name__)
 def test_every_public_name_is_in_the_reference(package):
     text = reference()
@@ -198,7 +194,7 @@ def test_every_public_name_is_in_the_reference(package):
         if value is getattr(pyredisson, name):
             places.append("pyredisson")
         named = [rf":: {re.escape(place)}\.{name}\b" for place in places]
-        assert re.search("|".join([*named, rf"py:function:: {name}\("]), text), name
+        assert re.search("|".join([*named, rf"py:function:: {re.escape(package.__name__)}\.{name}\("]), text), name
 
 
 def test_every_event_is_in_the_reference():
