@@ -47,6 +47,7 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"
 autodoc_typehints = "signature"
 maximum_signature_line_length = 90
 napoleon_google_docstring = True

@@ -20,7 +20,7 @@ import pyredisson.asyncio
 from tests.servers import Server
 
 LIBRARY = Path(pyredisson.__file__).parent
-PAGE = LIBRARY.parent / "docs" / "explanation" / "architecture.md"
+PAGE = LIBRARY.parent / "docs" / "contributing" / "architecture.md"
 
 #: As many functions of the library at most; resumptions of coroutines count.
 PAIR = {"threads": 16, "asyncio": 22}
