@@ -20,6 +20,7 @@ from docutils.parsers.rst import directives
 from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+from sphinx.util.inspect import stringify_signature
 
 import pyredisson
 
@@ -147,8 +148,46 @@ intersphinx_mapping = {name: (address, (inventory(name),)) for name, (address, _
 NOT_FOR_USERS_TO_MAKE = re.compile(r"pyredisson\.(asyncio\.)?(Lock|Hold|Lease)")
 
 
-def drop_signature(app: Sphinx, what: str, name: str, *_: object) -> tuple[str, str | None] | None:
+#: The settings of `Config` that hardly any program needs. They are shown on a page of their own.
+FOR_EXPERTS = {
+    "ping_interval",
+    "ping_timeout",
+    "lock_watchdog_batch_size",
+    "max_wait_without_check",
+    "fair_lock_wait_timeout",
+    "presence_after",
+    "restart_guard",
+    "quorum_node_timeout",
+    "quorum_retry_timeout",
+    "quorum_max_extensions",
+    "sharded_subscription_mode",
+}
+
+
+def is_elsewhere(app: Sphinx, setting: str) -> bool:
+    """Whether a setting of `Config` is shown on the other of its two pages."""
+    return (setting in FOR_EXPERTS) != (app.env.docname == "reference/expert")
+
+
+def adapt_signature(app: Sphinx, what: str, name: str, *_: object) -> tuple[str, str | None] | None:
+    if name == "pyredisson.Config":
+        shown = inspect.signature(pyredisson.Config)
+        settings = [each for each in shown.parameters.values() if not is_elsewhere(app, each.name)]
+        return stringify_signature(shown.replace(parameters=settings), show_return_annotation=False), None
     return ("", None) if NOT_FOR_USERS_TO_MAKE.fullmatch(name) else None
+
+
+def divide_settings(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    # Before Napoleon: a setting is a line with its name and the indented lines that follow; a group may become empty.
+    if name == "pyredisson.Config":
+        text = re.sub(
+            r"^    (\w+): .*\n(?:     .*\n)*",
+            lambda setting: "" if is_elsewhere(app, setting[1]) else setting[0],
+            "\n".join(lines) + "\n",
+            flags=re.MULTILINE,
+        )
+        text = re.sub(rf"^(?:Args|{'|'.join(GROUPS_OF_SETTINGS)}):\n(?=\n)", "", text, flags=re.MULTILINE)
+        lines[:] = text.splitlines()
 
 
 def keep_colons(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
@@ -202,6 +241,7 @@ def describe(app: Sphinx, page: str, template: str, context: dict[str, Any], doc
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.add_directive("both-forms", BothForms)
-    app.connect("autodoc-process-signature", drop_signature)
+    app.connect("autodoc-process-signature", adapt_signature)
+    app.connect("autodoc-process-docstring", divide_settings, priority=100)
     app.connect("autodoc-process-docstring", keep_colons, priority=900)
     app.connect("html-page-context", describe)

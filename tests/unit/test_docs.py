@@ -175,7 +175,7 @@ def test_the_badges_of_the_readme_say_what_the_package_says():
 
 def settings_table() -> list[dict[str, str]]:
     """The table of settings, a row each, by column."""
-    text = (ROOT / "docs" / "reference" / "config.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "expert.md").read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
     start = next(index for index, row in enumerate(rows) if row[0] == "setting")
     return [dict(zip(rows[start], row, strict=True)) for row in rows[start + 2 :]]
