@@ -27,6 +27,9 @@ DAY = 86_400
 #: The same for the lease that a watchdog renews: Redisson's default is 30,000 ms.
 HOUR = 3600
 
+#: The least time from its beginning that a run keeps its name, unless its caller says another: this very object.
+AT_LEAST: Final = float(10)
+
 #: How long an interrupted caller may wait for the release, in seconds.
 CLEANUP_BUDGET = 1.0
 

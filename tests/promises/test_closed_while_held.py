@@ -31,7 +31,7 @@ BLOCKS: dict[str, Callable[[Actor, Remote], Any]] = {
     "read lock": lambda actor, client: actor.get(client, "read_write_lock").read_lock().hold(),
     "write lock": lambda actor, client: actor.get(client, "read_write_lock").write_lock().hold(),
     "term": lambda actor, client: actor.get(client, "leader_election").term(),
-    "run_once": lambda actor, client: Remote(client.real.run_once("orders"), actor),
+    "run_once": lambda actor, client: Remote(client.real.run_once("orders", at_least=0), actor),
 }
 
 

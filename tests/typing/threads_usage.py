@@ -179,8 +179,12 @@ def jobs_that_run_once(client: Redisson) -> None:
 
     ran = report("monday")
     assert_type(ran, "pyredisson.Ran[int] | pyredisson.Skipped")
-    if isinstance(ran, pyredisson.Ran):
+    if ran:
         assert_type(ran.value, int)
+    else:
+        assert_type(ran.holder, "pyredisson.Holder | None")
+    with client.run_once("report", at_most=None):
+        ...
 
 
 def leaders(client: Redisson) -> None:
