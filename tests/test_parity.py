@@ -25,7 +25,7 @@ PLAIN = {
     "delays",
     "remaining",
     "ensure_held",
-    "run",
+    "start",
     "observe",
     "term",
     "run_once",

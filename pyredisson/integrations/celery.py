@@ -163,7 +163,7 @@ class LeaderBeat(Scheduler):  # type: ignore[misc]
         if self.client is None:
             raise TypeError(f"{type(self).__name__} needs a client: set it as an attribute of the class")
         self._name = self.election or f"{self.app.main or 'celery'}:beat"
-        self._campaign = self.client.get_leader_election(self._name).run(lambda term: term.wait())
+        self._campaign = self.client.get_leader_election(self._name).start(lambda term: term.wait())
 
     def is_due(self, entry: Any) -> Any:
         """Return whether an entry is due, to be sent here or because another beat has sent it.

@@ -240,7 +240,7 @@ def test_a_leader_resigns_and_its_campaign_ends(world, client, alice, bob):
         await term.wait()
 
     campaign = alice.do(
-        client.real.get_leader_election("orders").run, lead_as_task if world.runtime == "asyncio" else lead
+        client.real.get_leader_election("orders").start, lead_as_task if world.runtime == "asyncio" else lead
     )
     world.until(lambda: led)
     client.close()

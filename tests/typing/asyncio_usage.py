@@ -71,7 +71,10 @@ async def leaders(client: Redisson) -> None:
     async def lead(term: pyredisson.Term) -> None:
         assert_type(term.token, int)
 
-    assert_type(await election.run(lead).stop(timeout=5), bool)
+    assert_type(await election.start(lead).stop(timeout=5), bool)
+    async with election.start(lead) as campaign:
+        assert_type(await campaign.join(timeout=5), bool)
+    assert_type(await election.run(lead), None)
 
 
 async def properties_that_are_awaited(client: Redisson) -> None:

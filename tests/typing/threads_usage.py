@@ -197,10 +197,14 @@ def leaders(client: Redisson) -> None:
         assert_type(term.token, int)
         assert_type(term.wait(1), bool)
 
-    campaign = election.run(lead)
+    campaign = election.start(lead)
     assert_type(campaign, pyredisson.Campaign)
     assert_type(campaign.leading, bool)
     assert_type(campaign.stop(timeout=5), bool)
+    assert_type(campaign.join(timeout=5), bool)
+    with election.start(lead) as entered:
+        assert_type(entered, pyredisson.Campaign)
+    assert_type(election.run(lead), None)
     assert_type(election.leader(), "pyredisson.Holder | None")
     assert_type(election.observe(print), pyredisson.Observation)
 
