@@ -11,6 +11,7 @@ from celery.beat import Scheduler
 from celery.exceptions import Retry
 from celery.schedules import schedstate
 
+from pyredisson._core.deadline import explicit
 from pyredisson._shared.synchronized import Key
 from pyredisson._threads.client import Redisson
 
@@ -211,4 +212,4 @@ class LeaderBeat(Scheduler):  # type: ignore[misc]
 
     def _tick(self, entry: Any, seconds: float) -> RunOnce:
         assert self.client is not None
-        return self.client.run_once(f"{self._name}:{entry.name}", at_most=seconds, at_least=seconds)
+        return self.client.run_once(f"{self._name}:{entry.name}", at_most=explicit(seconds), at_least=seconds)

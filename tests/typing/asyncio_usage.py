@@ -22,8 +22,9 @@ async def clients() -> None:
 
 async def holds(lock: Lock) -> None:
     assert_type(lock.hold(), Hold[Lease[None]])
-    async with lock as entered:
-        assert_type(entered, bool)
+    async with lock as held:
+        assert_type(held, Lock)
+        await held.extend(5)
     assert_type(await lock.is_held_by_current_task(), bool)
     assert_type(await lock.extend(60), bool)
     async with lock.hold(wait_time=5, lease_time=60, cancel_on_loss=True) as lease:
