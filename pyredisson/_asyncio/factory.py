@@ -147,6 +147,9 @@ class Factory(NotPortable, shown="Redisson"):
     def get_semaphore(self, name: str, permits: int | None = None, *, resize: bool = False) -> Semaphore:
         """Return a handle on the semaphore with this name. Raises as :meth:`get_lock`.
 
+        Its permits have no owner: those of a process that dies stay taken, until someone else releases them. For
+        permits that return use the ``hold()`` of :meth:`get_permit_expirable_semaphore`.
+
         Example::
 
             async with client.get_semaphore("printers", permits=3).hold(wait_time=5):
@@ -166,7 +169,8 @@ class Factory(NotPortable, shown="Redisson"):
     ) -> PermitExpirableSemaphore:
         """Return a handle on the semaphore with this name whose permits may expire. Raises as :meth:`get_lock`.
 
-        Do not use it and :meth:`get_semaphore` with the same name.
+        A permit that its ``hold()`` takes returns when its process dies. Do not use it and :meth:`get_semaphore` with
+        the same name: a handle made with ``permits`` raises ``LockError`` where that can be seen.
 
         Example::
 

@@ -187,10 +187,11 @@ class AnySemaphore(Expirable, shown="Semaphore"):
 class Semaphore(AnySemaphore):
     """A number of permits that tasks of any number of processes acquire and release.
 
-    Made by :meth:`Redisson.get_semaphore`. A permit has no owner: any caller may release one, and the permits of a
-    process that died stay acquired; if that matters, use :class:`PermitExpirableSemaphore`. A new semaphore has no
-    permits: set them with ``get_semaphore(name, permits=n)`` or :meth:`try_set_permits`. Source: Redisson's
-    ``RSemaphore``.
+    A permit has no owner: any caller may release one, and the permits of a process that died stay taken, in Redisson as
+    here. If they are to return, use :class:`PermitExpirableSemaphore`.
+
+    Made by :meth:`Redisson.get_semaphore`. A new semaphore has no permits: set them with
+    ``get_semaphore(name, permits=n)`` or :meth:`try_set_permits`. Source: Redisson's ``RSemaphore``.
 
     Each call takes effect at most once, even if messages are lost. If a call is interrupted, an acquire is undone, and
     any other operation is completed.

@@ -417,6 +417,10 @@ class Ledger:
             self._reported.add(report)
             return not known
 
+    def report_again(self, report: tuple[object, ...]) -> None:
+        """Forget that this was asked."""
+        self._reported.discard(report)
+
     def note_refused(self, call: tuple[object, ...], left: Open) -> None:
         """Note a call that was refused, and is completed in the background: the same call again continues it."""
         with self._mutex:

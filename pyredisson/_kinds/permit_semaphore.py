@@ -239,6 +239,13 @@ class PermitSemaphoreCore(PermitsCore):
             count = await self._count_now()
         return count
 
+    other_kind = "do not expire"
+
+    @property
+    def key_of_other_kind(self) -> str:
+        """See :meth:`PermitsCore.key_of_other_kind`."""
+        return self.names.total
+
     async def known_total(self) -> tuple[int, bool]:
         """See :meth:`PermitsCore.known_total`."""
         available, taken, _ = await self._count_now()

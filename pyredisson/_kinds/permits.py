@@ -201,8 +201,10 @@ class PermitsCore(NumberedCore, ABC):
             raise
         if self._resizes:
             self._check_resized(first, done)
-        elif not done and self._reports_first("total", first):
-            await self._compare(first)
+        elif not done:
+            await self._check_kind()
+            if self._reports_first("total", first):
+                await self._compare(first)
         self._first, self._resizes = None, False
 
     def forgotten(self) -> bool:
@@ -212,6 +214,14 @@ class PermitsCore(NumberedCore, ABC):
 
     def total_key(self) -> str | None:
         """Return the key in which the number of permits in all is recorded; ``None`` if they can be counted."""
+
+    #: What permits of the other kind do.
+    other_kind: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def key_of_other_kind(self) -> str:
+        """The key that only the other kind of semaphore has."""
 
     @abstractmethod
     def resizing(self, permits: int) -> ScriptCall:
@@ -244,6 +254,23 @@ class PermitsCore(NumberedCore, ABC):
     @abstractmethod
     async def known_total(self) -> tuple[int, bool]:
         """Return the number of permits in all; or, as the second value says, a number that it is not below."""
+
+    async def _check_kind(self) -> None:
+        """Raise ``LockError`` if the permits are those of the other kind, as far as the server says it. Looks once."""
+        client, name, looked = self.client, self.names.name, ("kind", self.stored.label)
+        if not self._reports_first(*looked):
+            return
+        try:
+            exists = await client.query("EXISTS", self.key_of_other_kind)
+        except tuple(OUR_ERRORS):
+            return  # It was only to be checked.
+        if exists:
+            client.ledger.report_again((name, *looked))
+            raise LockError(
+                f"semaphore {name!r} is of the other kind, whose permits {self.other_kind}, as the key "
+                f"{self.key_of_other_kind!r} shows: use one kind of semaphore for one name, or another name",
+                name=name,
+            )
 
     async def _compare(self, wanted: int) -> None:
         """Report a number of permits that differs from the one that this handle was made with."""

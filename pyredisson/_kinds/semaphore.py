@@ -203,6 +203,13 @@ class SemaphoreCore(PermitsCore):
         """Return the call of a script that changes the number of permits in all."""
         return ScriptCall(script, args, (self.names.channel, self.names.total, *self.wait_queue_keys()))
 
+    other_kind = "expire"
+
+    @property
+    def key_of_other_kind(self) -> str:
+        """See :meth:`PermitsCore.key_of_other_kind`."""
+        return self.names.taken
+
     async def known_total(self) -> tuple[int, bool]:
         """See :meth:`PermitsCore.known_total`. There are never fewer permits than are available."""
         available = number_in(await self.client.query("GET", self.names.raw), self.names)

@@ -384,6 +384,9 @@ def show_permits(
             say(f"{quoted(name)} has no permits: they were never set, or have expired")
             return NO_SEMAPHORE
         _report_permits(seen, as_json)
+        left = 0 if total is None or seen.total is None else seen.total - (seen.permits or 0)
+        if left > 0 and seen.taken is None:
+            say(f"those permits stay taken. If their holders are gone: pyredisson permits {quoted(name)} --free {left}")
     return 0
 
 

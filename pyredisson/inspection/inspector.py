@@ -213,7 +213,11 @@ class Inspector:
         if stored is not None and stored.kind.form == "number" and stored.taken:
             return Unlocked(name, "not_held", look.view(stored), foreign=self.foreign(name))
         if stored is not None and stored.kind.number is not None:
-            raise ValueError("a semaphore or a latch has no owner: release its permits or count it down")
+            raise ValueError(
+                "the permits of a semaphore have no owner: release them with pyredisson permits NAME --free N"
+                if stored.kind.number == "permits"
+                else "a latch has no owner: count it down"
+            )
         before = None if stored is None else look.view(stored)
         if stored is None or before is None or not before.holders:
             foreign = self.foreign(name) if before is None else None

@@ -350,11 +350,14 @@ class Run:
             case "acquire":
                 return lock.acquire(wait != 0, wait or -1)
             case "with":
-                return lock.__aenter__() if self.actors.tasks else lock.__enter__()
+                return self._entered_async(lock) if self.actors.tasks else lock.__enter__() is lock
             case "token":
                 return lock.try_lock_and_get_token(wait, lease)
             case _:
                 return lock.try_lock(wait, lease)
+
+    async def _entered_async(self, lock: Any) -> bool:
+        return await lock.__aenter__() is lock
 
     def _do_release(self, step: Step) -> Any:
         lock = self._lock(step)

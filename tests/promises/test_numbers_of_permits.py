@@ -268,3 +268,28 @@ def test_a_bounded_semaphore_is_compared_with_its_value(world):
     assert alice.get(client, "bounded_semaphore", "seats", value=2).acquire()
     (differ,) = (each for each in happened if isinstance(each, events.PermitsDiffer))
     assert (differ.wanted, differ.permits) == (2, 3)
+
+
+# ---- two kinds on one name -------------------------------------------------------------------------------------------
+
+
+def test_permits_that_expire_are_refused_as_those_that_do_not(client, alice):
+    expiring = alice.get(client, "permit_expirable_semaphore", "seats", permits=2)
+    permit = expiring.acquire()
+    for _ in range(2):
+        plain = alice.get(client, "semaphore", "seats", permits=2)
+        for call in (plain.try_acquire, plain.available_permits, plain.hold(wait_time=0).enter):
+            with pytest.raises(LockError, match="'seats' is of the other kind, whose permits expire, as the key"):
+                call()
+    assert expiring.available_permits() == 1
+    expiring.release(permit)
+    assert alice.get(client, "semaphore", "seats", permits=2).try_acquire()
+
+
+def test_permits_that_do_not_expire_are_refused_as_those_that_do(world, client, alice):
+    assert alice.get(client, "semaphore", "seats", permits=2).try_acquire()
+    for each in (client, world.client()):
+        expiring = alice.get(each, "permit_expirable_semaphore", "seats", permits=2)
+        with pytest.raises(LockError, match="'seats' is of the other kind, whose permits do not expire, as the key"):
+            expiring.try_acquire()
+    assert alice.get(client, "semaphore", "seats", permits=2).available_permits() == 1
