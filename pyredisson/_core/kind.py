@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, TypeAlias, final
 
+from pyredisson._core.event import Record, record
 from pyredisson._core.hold import GONE
 from pyredisson._core.names import LockNames, NumberedNames, owner_field
 from pyredisson._core.requests import LockAcquired, read_acquire
@@ -272,8 +273,8 @@ one that is a number, while a sorted set has the permits that are taken."""
 
 
 @final
-@dataclass(frozen=True)
-class StoredKind:
+@record
+class StoredKind(Record):
     """A kind as an inspection sees it.
 
     Attributes:

@@ -50,11 +50,11 @@ _TABLE: Final[dict[str, tuple[type[rx.RedisError], Meaning]]] = {
     "WRONGPASS": (rx.AuthenticationError, Meaning.CREDENTIAL),
 }
 
-_FULL: Final = re.compile("(?:ERR )?max number of clients")
+_FULL: Final = "(?:ERR )?max number of clients"
 
 #: Replies without a code of their own: of servers, and of proxies (Envoy, twemproxy, Predixy) that have none.
 _TEXTS: Final = tuple(
-    (re.compile(rf"(?:ERR )?(?:{pattern})", re.IGNORECASE), meaning)
+    (rf"(?i)(?:ERR )?(?:{pattern})", meaning)
     for pattern, meaning in (
         ("max number of clients", Meaning.NOT_HERE),
         # Its server has become a replica between what it was asked to do and WAIT.
@@ -79,19 +79,18 @@ LEAVES: Final = frozenset(
 )
 
 #: How Redis before 7.0 wraps the error of a command in a script, whose code stands inside then.
-_IN_SCRIPT: Final = re.compile(
-    r"(?:(?:ERR )?Error running script \(call to f_\w+\): @user_script:\s*\d+: )?(?:@user_script:\s*\d+: )?-?(.*)",
-    re.DOTALL,
+_IN_SCRIPT: Final = (
+    r"(?s)(?:(?:ERR )?Error running script \(call to f_\w+\): @user_script:\s*\d+: )?(?:@user_script:\s*\d+: )?-?(.*)"
 )
 #: What servers say, without a code, of a command in a script that the user may not run.
-_NOT_PERMITTED: Final = re.compile(r"(?:ERR )?(?:ACL failure in script|The user executing the script can't )")
+_NOT_PERMITTED: Final = r"(?:ERR )?(?:ACL failure in script|The user executing the script can't )"
 
 
 def reply_error(text: str) -> rx.RedisError:
     """Make the redis-py error of an error reply; its code stays readable at the front of the message."""
-    if "@user_script" in text and (inner := _IN_SCRIPT.fullmatch(text)):
+    if "@user_script" in text and (inner := re.fullmatch(_IN_SCRIPT, text)):
         text = inner[1]
-    code = "NOPERM" if _NOT_PERMITTED.match(text) else text.split(" ", 1)[0]
+    code = "NOPERM" if re.match(_NOT_PERMITTED, text) else text.split(" ", 1)[0]
     return _TABLE[code][0](text) if code in _TABLE else rx.ResponseError(text)
 
 
@@ -99,7 +98,7 @@ def as_reply(error: rx.RedisError) -> rx.RedisError:
     """Return the error that redis-py's own reader has made of an error reply, as :func:`reply_error` makes it."""
     text = str(error)
     code = _CODES.get(type(error))
-    if code is not None and not text.startswith(code) and not _NOT_PERMITTED.match(text):
+    if code is not None and not text.startswith(code) and not re.match(_NOT_PERMITTED, text):
         return type(error)(f"{code} {text}")
     return reply_error(text) if type(error) is rx.ResponseError else error
 
@@ -112,9 +111,9 @@ def meaning_of(error: Exception) -> Meaning:
     code = _CODES.get(type(error)) or text.split(" ", 1)[0]
     if code in _TABLE:
         return _TABLE[code][1]
-    if not isinstance(error, rx.ResponseError) and not _FULL.match(text):
+    if not isinstance(error, rx.ResponseError) and not re.match(_FULL, text):
         return Meaning.FINAL  # No reply at all.
-    return next((meaning for pattern, meaning in _TEXTS if pattern.match(text)), Meaning.FINAL)
+    return next((meaning for pattern, meaning in _TEXTS if re.match(pattern, text)), Meaning.FINAL)
 
 
 def failure_of(error: Any) -> Failure:

@@ -285,7 +285,7 @@ VERSION: Final[str] = sys.modules["pyredisson"].__version__
 LONGEST: Final = 64
 
 #: What separates the parts, and what no name of a connection may contain.
-_NOT_IN_NAMES: Final = re.compile(r"[^!-9;-~]")
+_NOT_IN_NAMES: Final = r"[^!-9;-~]"
 
 
 def connection_name(identity: Identity, client_id: str) -> str:
@@ -294,7 +294,7 @@ def connection_name(identity: Identity, client_id: str) -> str:
 
 
 def _part(text: str) -> str:
-    return _NOT_IN_NAMES.sub("_", text[:LONGEST])
+    return re.sub(_NOT_IN_NAMES, "_", text[:LONGEST])
 
 
 def introduction(identity: Identity, client_id: str, *, named: bool) -> Sequence[bytes]:
