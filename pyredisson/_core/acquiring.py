@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyredisson._core.ownership import Ownership, SettleBegun
     from pyredisson._core.requests import Answer, Exchange, Outcome
     from pyredisson._core.runtime import Reply
-    from pyredisson._core.wait_queue import QueueUpdate
+    from pyredisson._core.waiting import QueueUpdate
 
 
 async def acquire(

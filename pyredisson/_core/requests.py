@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyredisson._core.kind import LockKind
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.runtime import Request
-    from pyredisson._core.wait_queue import QueueUpdate
+    from pyredisson._core.waiting import QueueUpdate
 
 
 class Reader(Protocol):

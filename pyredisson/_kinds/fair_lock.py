@@ -17,12 +17,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from pyredisson._core.kind import FREES_ALL_OWNERS, StoredKind, Waiting
+from pyredisson._core.kind import FREES_ALL_OWNERS, StoredKind
 from pyredisson._core.names import LockNames
 from pyredisson._core.requests import WITHOUT_END, Refused, unusable
 from pyredisson._core.runtime import PUBLISH
 from pyredisson._core.subscriptions import Waiter, WaitGroup
-from pyredisson._core.waiting import lock_message, wait_loop
+from pyredisson._core.waiting import Waiting, lock_message, wait_loop
 from pyredisson._kinds.lock import UNLOCKED, LockCore, PlainKind
 
 if TYPE_CHECKING:

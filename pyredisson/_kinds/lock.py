@@ -32,8 +32,7 @@ from pyredisson._core.releasing import (
 )
 from pyredisson._core.requests import MAX_DIGITS, AcquireCall, LockAcquired, ReleaseCall, read_count, unusable
 from pyredisson._core.runtime import PUBLISH
-from pyredisson._core.wait_queue import NEVER_YIELDS, Fairness
-from pyredisson._core.waiting import ByMessage, Polling
+from pyredisson._core.waiting import NEVER_YIELDS, ByMessage, Fairness, Polling
 from pyredisson.errors import LockNotOwnedError, LockTimeoutError
 
 if TYPE_CHECKING:
@@ -41,11 +40,10 @@ if TYPE_CHECKING:
 
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Seconds
-    from pyredisson._core.kind import Waiting
     from pyredisson._core.owners import Caller, MadeCaller
     from pyredisson._core.requests import Outcome
     from pyredisson._core.runtime import Progress, Reply, Request, Runtime
-    from pyredisson._core.waiting import Delays
+    from pyredisson._core.waiting import Delays, Waiting
     from pyredisson.lease import Lease
 
 #: The message of an unlock on the lock's channel. It wakes one waiter of each client that listens; ``1`` wakes all.

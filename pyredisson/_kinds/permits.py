@@ -31,8 +31,7 @@ from pyredisson._core.requests import (
     waits_through,
 )
 from pyredisson._core.runtime import PUBLISH
-from pyredisson._core.wait_queue import QueuedGroup
-from pyredisson._core.waiting import WaitingCall, released_as, wait_in_queue
+from pyredisson._core.waiting import QueuedGroup, WaitingCall, released_as, wait_in_queue
 from pyredisson._kinds.numbered import NumberedCore, count_of
 from pyredisson.errors import LockError, LockTimeoutError
 
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from pyredisson._core.hold import SingleHold
     from pyredisson._core.requests import Answer, PermitOutcome
     from pyredisson._core.runtime import Progress, Reply, Request, Runtime
-    from pyredisson._core.wait_queue import QueueUpdate
+    from pyredisson._core.waiting import QueueUpdate
     from pyredisson.lease import Lease
 
 

@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from pyredisson._core.acquiring import Attempt
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Deadline
-    from pyredisson._core.kind import OwnRival, Waiting
+    from pyredisson._core.kind import OwnRival
     from pyredisson._core.owners import MadeCaller
     from pyredisson._core.requests import AcquireCall, Answer, Exchange, Outcome
     from pyredisson._core.runtime import Reply, Request, Runtime
-    from pyredisson._core.wait_queue import Fairness, QueueUpdate
+    from pyredisson._core.waiting import Fairness, QueueUpdate, Waiting
 
 # ---- read write waiting ----------------------------------------------------------------------------------------------
 # How the owners of the two sides of a read-write lock wait: readers yield to the writers of their client.

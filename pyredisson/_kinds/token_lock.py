@@ -26,12 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.kind import Waiting
     from pyredisson._core.owners import MadeCaller
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.requests import AcquireCall, ReleaseCall
     from pyredisson._core.runtime import Reply, Request, Runtime
-    from pyredisson._core.waiting import Delays
+    from pyredisson._core.waiting import Delays, Waiting
 
 POLL = DoublingBackoff(first=0.001, maximum=0.128)
 
