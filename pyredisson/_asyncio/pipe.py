@@ -24,9 +24,8 @@ from redis.backoff import NoBackoff
 from pyredisson._core.failures import Connecting, Failure, NotSent, Unanswered, as_failure
 from pyredisson._core.runtime import Reply, ServerRequest
 from pyredisson._net.link import CONNECTING, Pool, ServerLink, SharedPool
-from pyredisson._net.refusals import as_redis_error, as_reply, not_opened
 from pyredisson._net.urls import REFUSED, Form, UserTransport, UserWire, no_reply, own_settings, place_of
-from pyredisson._net.wire import is_push, new_reader
+from pyredisson._net.wire import as_redis_error, as_reply, is_push, new_reader, not_opened
 from pyredisson._shared.process import monotonic
 from pyredisson.errors import ClientClosedError
 
@@ -261,7 +260,7 @@ async def open_connection(connection_class: type[Any], settings: dict[str, Any],
     """Let redis-py connect and introduce itself, and take the streams.
 
     Raises:
-        NotSent, Rejected: No connection could be made; see :func:`pyredisson._net.refusals.not_opened`.
+        NotSent, Rejected: No connection could be made; see :func:`pyredisson._net.wire.not_opened`.
     """
     connection = connection_class(**own_settings(settings, timeout), retry=Retry(NoBackoff(), 0))
     try:

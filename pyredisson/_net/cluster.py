@@ -18,10 +18,9 @@ from pyredisson._core.deadline import DoublingBackoff
 from pyredisson._core.failures import Connecting, Failure, NotNow, NotSent, Rejected, Unanswered, as_failure
 from pyredisson._core.subscriptions import SubscriberConnection
 from pyredisson._net.link import Inspect, Introduce, MasterMoved, ignore
-from pyredisson._net.refusals import as_redis_error
 from pyredisson._net.subscriber import Subscriber
 from pyredisson._net.topology import SLOTS, AskRedirect, Cluster, Moved, SlotCall, read_redirection, read_slots, slot_of
-from pyredisson._net.wire import Address, pack
+from pyredisson._net.wire import Address, as_redis_error, pack
 from pyredisson._shared.process import monotonic
 from pyredisson.errors import ClientClosedError
 
