@@ -23,8 +23,8 @@ from redis.backoff import NoBackoff
 
 from pyredisson._core.failures import Connecting, Failure, NotSent, Unanswered, as_failure
 from pyredisson._core.runtime import Reply, ServerRequest
-from pyredisson._net.link import CONNECTING, Pool, ServerLink, SharedPool
-from pyredisson._net.urls import REFUSED, Form, UserTransport, UserWire, no_reply, own_settings, place_of
+from pyredisson._net.link import CONNECTING, Pool, ServerLink, SharedPool, Stream, Transport
+from pyredisson._net.urls import REFUSED, Form, Link, UserTransport, UserWire, no_reply, own_settings, place_of
 from pyredisson._net.wire import as_redis_error, as_reply, is_push, new_reader, not_opened
 from pyredisson._shared.process import monotonic
 from pyredisson.errors import ClientClosedError
@@ -32,8 +32,6 @@ from pyredisson.errors import ClientClosedError
 if TYPE_CHECKING:
     from hiredis import Reader
 
-    from pyredisson._net.link import Stream, Transport
-    from pyredisson._net.urls import Link
     from pyredisson._net.wire import Address, Connect, Dial, Introduce
 
 #: As many requests leave together at most, so that the server answers the first ones while the others are made.

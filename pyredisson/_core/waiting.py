@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from pyredisson._core import events
-from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY
+from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY, Deadline, Uniform
 from pyredisson._core.failures import Failure, Rejected, Unusable, is_interruption, own_copy
 from pyredisson._core.names import (
     ACQUIRED,
@@ -27,20 +27,16 @@ from pyredisson._core.names import (
     OBSERVE_AND_ATTEMPT,
     WAITING,
 )
-from pyredisson._core.requests import AT_ONCE, WITHOUT_END, LockAcquired, Refused
-from pyredisson._core.runtime import PUBLISH
-from pyredisson._core.subscriptions import ALL, Waiter, WaitGroup
+from pyredisson._core.requests import AT_ONCE, WITHOUT_END, Answer, LockAcquired, Refused
+from pyredisson._core.runtime import PUBLISH, Reply, Request, Runtime
+from pyredisson._core.subscriptions import ALL, Notifies, Subscription, Subscriptions, Waiter, WaitGroup
 
 if TYPE_CHECKING:
     from pyredisson._core.acquiring import Attempt
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.deadline import Deadline, Uniform
     from pyredisson._core.kind import LockKind
     from pyredisson._core.names import QueueNames
     from pyredisson._core.ownership import Ownership
-    from pyredisson._core.requests import Answer
-    from pyredisson._core.runtime import Reply, Request, Runtime
-    from pyredisson._core.subscriptions import Notifies, Subscription, Subscriptions
 
 
 class Waiting(ABC):

@@ -10,8 +10,8 @@ from pyredisson._core.failures import Failure
 from pyredisson._core.holder_lookup import read_owner
 from pyredisson._core.kind import FREES_ALL_OWNERS, StoredKind
 from pyredisson._core.names import LockNames, elected_channel
-from pyredisson._core.requests import ACQUIRED, WITHOUT_END, unreached
-from pyredisson._core.runtime import PUBLISH
+from pyredisson._core.requests import ACQUIRED, WITHOUT_END, AcquireCall, Answer, ReleaseCall, unreached
+from pyredisson._core.runtime import PUBLISH, Reply, Request
 from pyredisson._core.subscriptions import ALL, Waiter, WaitGroup
 from pyredisson._core.waiting import wait_loop
 from pyredisson._kinds.lock import FencedKind, LockCore, NonReentrantKind
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.hold import SingleHold
     from pyredisson._core.ownership import Ownership
-    from pyredisson._core.requests import AcquireCall, Answer, ReleaseCall
-    from pyredisson._core.runtime import Reply, Request
 
 
 # ---- election --------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import redis.exceptions as rx
 
 from pyredisson._core.failures import Connecting, Dropped, Failure, NotNow, NotSent, Unanswered
 from pyredisson._core.runtime import Reply
-from pyredisson._net.topology import Whereabouts
+from pyredisson._net.topology import Sentinels, Whereabouts
 from pyredisson._net.wire import (
     ASKING,
     LEAVES,
@@ -30,7 +30,6 @@ from pyredisson.errors import ClientClosedError
 
 if TYPE_CHECKING:
     from pyredisson._core.replicas import ReplicaAcknowledgement
-    from pyredisson._net.topology import Sentinels
     from pyredisson._net.wire import Address, Connect, Dial, Wire
     from pyredisson._net.wire import Introduce as IntroduceWire
 

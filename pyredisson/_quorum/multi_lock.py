@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyredisson._core.acquiring import acquire, check_not_lost, check_reentrant, report_failed, report_outcome
-from pyredisson._core.deadline import RETRY, Deadline, certain_for, lease_ms
+from pyredisson._core.deadline import RETRY, Deadline, Seconds, certain_for, lease_ms
 from pyredisson._core.failures import Failure, is_interruption
 from pyredisson._core.hold import CallNote, HolderCore, HoldState, lost_error
 from pyredisson._core.holder_lookup import BUDGET, found_here
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.deadline import Seconds
     from pyredisson._core.owners import Caller, MadeCaller
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.runtime import Progress

@@ -25,9 +25,9 @@ from redis.retry import Retry
 
 from pyredisson._core.failures import Connecting, Failure, NotSent, Unanswered
 from pyredisson._core.runtime import Reply, ServerRequest, run
-from pyredisson._net.link import CONNECTING, FRESH, KEEP_IDLE, Pool, ServerLink
-from pyredisson._net.urls import REFUSED, Form, UserTransport, UserWire, no_reply, own_settings, place_of
-from pyredisson._net.wire import as_reply, is_push, new_reader, not_opened
+from pyredisson._net.link import CONNECTING, FRESH, KEEP_IDLE, Pool, ServerLink, Stream, Transport
+from pyredisson._net.urls import REFUSED, Form, Link, UserTransport, UserWire, no_reply, own_settings, place_of
+from pyredisson._net.wire import Address, Connect, Dial, Introduce, as_reply, is_push, new_reader, not_opened
 from pyredisson._shared.process import monotonic
 from pyredisson._threads.background import BackgroundThread, Flag, end_inherited_thread
 
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from hiredis import Reader
 
     from pyredisson._core.client import ClientCore
-    from pyredisson._net.link import Stream, Transport
-    from pyredisson._net.urls import Link
-    from pyredisson._net.wire import Address, Connect, Dial, Introduce
 
 
 READ_SIZE = 65536
