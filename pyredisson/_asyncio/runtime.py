@@ -12,13 +12,13 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson._asyncio.pipe import CONNECTING_TASK, TaskTicket, fan_out
-from pyredisson._core.failures import Failure, is_contained
+from pyredisson._core.failures import Failure, NotSent, is_contained
 from pyredisson._core.owners import Caller
 from pyredisson._core.runtime import Background, Reply, Request, Ticket
 from pyredisson._core.watchdog import report_collected, what_it_held
 from pyredisson._shared import process
 from pyredisson._shared.arguments import no_event_loop
-from pyredisson._shared.owners import TaskOwner, current_task_owner
+from pyredisson._shared.owners import TaskOwner, current_task_owner, owner_of
 from pyredisson._shared.runtime import BaseRuntime, Callbacks, StepLoop, subscriber_for
 from pyredisson.lease import AsyncLease as Lease
 from pyredisson.observe.logging import log_collected
@@ -112,7 +112,8 @@ class AsyncioRuntime(BaseRuntime):
 
     def owner(self) -> TaskOwner:
         self.enter()
-        return current_task_owner()
+        task = asyncio.current_task()
+        return current_task_owner() if task is None else owner_of(task)
 
     def stuck_behind(self, holder: Caller) -> str | None:
         return None  # A task that waits lets the others go on.
@@ -177,7 +178,18 @@ class AsyncioRuntime(BaseRuntime):
     # ---- awaiting ------------------------------------------------------------------------------------------------
 
     async def eval(self, request: Request, timeout: float) -> Reply:
-        return await self.link.eval(request, timeout)
+        pool = self._core.fast_pool
+        pipe = pool.idle[-1] if pool is not None and pool.idle else None
+        if pipe is None or pipe.broken is not None or pipe.retired:
+            return await self.link.eval(request, timeout)
+        try:
+            reply = await pipe.call(request.data, timeout)
+        except NotSent:
+            return await self.link.eval(request, timeout)
+        if isinstance(reply, Exception):
+            link: Any = self.link
+            return await link.answer(reply, request, timeout)  # type: ignore[no-any-return]
+        return reply  # type: ignore[no-any-return]
 
     async def eval_synced(
         self, request: Request, timeout: float, replica_wait: ReplicaAcknowledgement, sync_timeout: float

@@ -228,7 +228,8 @@ class Semaphore(AnySemaphore):
             redis.exceptions.RedisError: The server could not be reached, also if the time ended during an outage; or
                 it refused the request.
         """
-        refuse(self.acquire, unknown)
+        if unknown:
+            refuse(self.acquire, unknown)
         return await self._core.acquire(permits, wait_seconds(timeout, "timeout"))
 
     async def try_acquire(self, permits: int = 1, wait_time: Seconds | None = 0, **unknown: NoReturn) -> bool:
@@ -249,7 +250,8 @@ class Semaphore(AnySemaphore):
         Raises:
             OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`acquire`.
         """
-        refuse(self.try_acquire, unknown)
+        if unknown:
+            refuse(self.try_acquire, unknown)
         return await self._core.acquire(permits, wait_seconds(wait_time))
 
     async def release(self, permits: int = 1) -> None:
@@ -316,7 +318,8 @@ class Semaphore(AnySemaphore):
             LockTimeoutError: On entering: the permits were not acquired in time (unless ``skip``).
             OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`acquire` and :meth:`release`.
         """
-        refuse(self.hold, unknown)
+        if unknown:
+            refuse(self.hold, unknown)
         return PermitHold(self._client, self._core.hold(permits, wait_time, skip=skip))
 
     async def __aenter__(self) -> bool:
@@ -394,7 +397,8 @@ class PermitExpirableSemaphore(AnySemaphore):
             ClientClosedError: The client was closed.
             redis.exceptions.RedisError: The server could not be reached, or refused the request.
         """
-        refuse(self.acquire, unknown)
+        if unknown:
+            refuse(self.acquire, unknown)
         return await self._core.acquire(lease_time, permits)
 
     @overload
@@ -436,7 +440,8 @@ class PermitExpirableSemaphore(AnySemaphore):
                 it refused the request.
             OutcomeUnknownError, ClientClosedError: As :meth:`acquire`.
         """
-        refuse(self.try_acquire, unknown)
+        if unknown:
+            refuse(self.try_acquire, unknown)
         return await self._core.try_acquire(wait_time, lease_time, permits)
 
     async def release(self, permit_id: str | list[str]) -> None:
@@ -575,7 +580,8 @@ class PermitExpirableSemaphore(AnySemaphore):
                 takes precedence.
             OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`acquire` and :meth:`release`.
         """
-        refuse(self.hold, unknown)
+        if unknown:
+            refuse(self.hold, unknown)
         return PermitHold(self._client, self._core.hold(wait_time, lease_time, skip=skip))
 
 
@@ -661,5 +667,6 @@ class CountDownLatch(Expirable):
             redis.exceptions.RedisError: The server could not be reached, also if the time ended during an outage; or
                 it refused the request.
         """
-        refuse(self.wait, unknown)
+        if unknown:
+            refuse(self.wait, unknown)
         return await self._core.wait(timeout)

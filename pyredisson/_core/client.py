@@ -393,7 +393,13 @@ class ClientCore:
         in_doubt: Unanswered | None = None
         while True:
             try:
-                return await self.send(request, max(min(self._patience, over - sent), 0.001), reader)
+                left = max(min(self._patience, over - sent), 0.001)
+                if reader is not None and self.replica_wait is not None:
+                    return await self.send(request, left, reader)
+                reply = await runtime.eval(request, left)
+                if reader is not None and self.replica_wait is not None and reader.acquired(reply):
+                    raise replicas_appeared()
+                return reply
             except Failure as failure:
                 if self.id != sent_as:  # The request is that of the parent, or of the original, which goes on with it.
                     raise Rejected(ClientClosedError(ANOTHER)) from failure.cause

@@ -35,7 +35,7 @@ from pyredisson.errors import LockError, OutcomeUnknownError
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.names import NumberedNames
-    from pyredisson._core.runtime import Progress, Reply, Request
+    from pyredisson._core.runtime import NumberedRequest, Progress, Reply, Request
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class ScriptCall(NamedTuple):
 
     Attributes:
         name: The script.
-        args: ARGV behind the number.
+        args: ARGV behind the number, and behind the value of the call if it has one.
         keys: KEYS behind the name's own key and the owner's last request.
     """
 
@@ -61,24 +61,27 @@ class ScriptCall(NamedTuple):
 @final
 @dataclass(slots=True)  # Not frozen: that would make each twice as slow to create.
 class Operation(Generic[T]):
-    """A change of a semaphore or a latch: its request, and what the reply means. Never changed.
+    """A change of a semaphore or a latch: its request, and what the reply means. It may be used by many calls.
 
     Attributes:
         what: Its name in messages, with an article.
         script: The script that makes the change.
         read: Reads the reply. Raises ``Unusable``.
-        undo: Returns the script that undoes the request of a number; ``None``: an abandoned request is completed.
+        undo: Returns the script that undoes the request of a number and a value; ``None``: an abandoned request is
+            completed.
         known_for: Seconds after sending for which the same request is answered with its outcome.
         completes: Whether it is completed in the background if it was refused for a reason that passes. The same call
             of the same owner continues it.
+        request: Makes its requests; made when it is first used.
     """
 
     what: str
     script: ScriptCall
     read: Callable[[Reply], T]
-    undo: Callable[[int], ScriptCall] | None = None
+    undo: Callable[[int, bytes], ScriptCall] | None = None
     known_for: float = KNOWN_FOR
     completes: bool = False
+    request: NumberedRequest | None = None
 
 
 class NumberedCall(Generic[T]):
@@ -89,6 +92,7 @@ class NumberedCall(Generic[T]):
         names: The names of the semaphore or latch.
         kind: What that is called in messages.
         operation: The operation.
+        value: What distinguishes this call of it from others: the ids of permits.
         left: Whether the caller has left, so that it is made in the background, under the client's name.
 
     Attributes:
@@ -99,12 +103,20 @@ class NumberedCall(Generic[T]):
     """
 
     def __init__(
-        self, client: ClientCore, names: NumberedNames, kind: str, operation: Operation[T], *, left: bool = False
+        self,
+        client: ClientCore,
+        names: NumberedNames,
+        kind: str,
+        operation: Operation[T],
+        value: bytes = b"",
+        *,
+        left: bool = False,
     ) -> None:
         self._client = client
         self._names = names
         self._kind = kind
         self._operation = operation
+        self._value = value
         if left:
             owner = left_field(client.id)
         else:
@@ -120,8 +132,9 @@ class NumberedCall(Generic[T]):
 
     @property
     def script(self) -> ScriptCall:
-        """The script that makes the operation's change."""
-        return self._operation.script
+        """The script that makes the change, as it is called here."""
+        script = self._operation.script
+        return script._replace(args=(self._value, *script.args)) if self._value else script
 
     async def send(self, script: ScriptCall | None = None) -> T:
         """Send it once, under the same number unless the last answer was a refusal.
@@ -134,56 +147,64 @@ class NumberedCall(Generic[T]):
             OutcomeUnknownError: It was sent so long ago that the server no longer knows the outcome.
             LockError: A signal handler asks in the middle of a call of its thread, whose request it would supersede.
         """
-        callers, thread = self._client.ledger.callers, self._client.runtime.thread()
-        if thread and callers.get(self.key) == thread:
-            raise LockError(INTERRUPTED, name=self.key[0])
+        client, operation, key, callers = self._client, self._operation, self.key, self._client.ledger.callers
+        thread = client.runtime.thread()
+        if thread and callers.get(key) == thread:
+            raise LockError(INTERRUPTED, name=key[0])
         try:
-            callers[self.key] = thread
-            return await self._send(script)
-        finally:
-            callers.pop(self.key, None)
-
-    async def _send(self, script: ScriptCall | None) -> T:
-        client, operation = self._client, self._operation
-        if self._request is None:
-            self._begin(script)
-        elif self._doubt is not None and client.runtime.now() >= self.begun + operation.known_for:
-            raise self._unknown(self._doubt)
-        try:
-            await client.ledger.settle(self.key)
-        except Failure as failure:
-            if self._doubt is not None:
+            callers[key] = thread
+            if self._request is None:
+                self._begin(script)
+            elif self._doubt is not None and client.runtime.now() >= self.begun + operation.known_for:
+                raise self._unknown(self._doubt)
+            if client.ledger.open:
+                await self._settle_earlier()
+            try:
+                reply = await client.perform(self._request, reader=PERMITS if operation.undo is not None else None)
+                usual = type(reply) is int or (type(reply) is list and reply and type(reply[0]) is int)
+                answer = operation.read(reply) if usual or read_stale(reply) is None else None
+            except NotAcknowledged as short:
+                raise await self._give_back(short) from short.cause
+            except Failure as failure:
+                if isinstance(failure, Unanswered):
+                    self._doubt = failure
+                elif self._doubt is None:
+                    self._request = None  # It had no effect.
                 raise
-            self._request = None
-            raise of_earlier(failure) from failure.cause
-        try:
-            reply = await client.perform(self._request, reader=PERMITS if operation.undo is not None else None)
-            stale = read_stale(reply)
-            answer = operation.read(reply) if stale is None else None
-        except NotAcknowledged as short:
-            raise await self._give_back(short) from short.cause
-        except Failure as failure:
-            if isinstance(failure, Unanswered):
-                self._doubt = failure
-            elif self._doubt is None:
-                self._request = None  # It had no effect.
-            raise
+        finally:
+            callers.pop(key, None)
         if answer is None:
             raise LockError(
-                f"{operation.what} of {self._kind} {self.key[0]!r} was superseded by a later request of its owner",
-                name=self.key[0],
+                f"{operation.what} of {self._kind} {key[0]!r} was superseded by a later request of its owner",
+                name=key[0],
             )
-        self._doubt = None
-        outcome = type(answer)
+        self._doubt, outcome = None, type(answer)
         self.granted = outcome is Granted
         if outcome is Refused or outcome is NeverSet:
             self._request = None
         return answer
 
+    async def _settle_earlier(self) -> None:
+        try:
+            await self._client.ledger.settle(self.key)
+        except Failure as failure:
+            if self._doubt is not None:
+                raise
+            self._request = None
+            raise of_earlier(failure) from failure.cause
+
     def _begin(self, script: ScriptCall | None = None) -> Request:
-        self.begun = self._client.runtime.now()  # First: the time in which it can be settled is counted from here.
-        self._number = self._client.ledger.number()
-        self._request = self._prepare(script or self._operation.script, self._number)
+        client, operation = self._client, self._operation
+        self.begun = client.runtime.now()  # First: the time in which it can be settled is counted from here.
+        self._number = client.ledger.number()
+        if script is not None:
+            self._request = self._prepare(script, self._number)
+            return self._request
+        if operation.request is None:
+            names, own = self._names, operation.script
+            keys = (names.raw, names.done(""), *own.keys)
+            operation.request = client.runtime.prepare_numbered(own.name, keys, own.args)
+        self._request = operation.request(self.key[1], self._number, self._value)
         return self._request
 
     def _prepare(self, script: ScriptCall, number: int) -> Request:
@@ -200,8 +221,8 @@ class NumberedCall(Generic[T]):
             insist: Whether it is made in the background if it surely was not made now.
         """
         ledger, operation = self._client.ledger, self._operation
-        same = (*self.key, operation.script)
-        left = ledger.take_refused(same) if operation.completes and not insist else None
+        same = (*self.key, operation.script, self._value)
+        left = ledger.take_refused(same) if ledger.refused and operation.completes and not insist else None
         try:
             if left is not None:
                 await ledger.settle(self.key)
@@ -318,7 +339,7 @@ class NumberedCall(Generic[T]):
                 until = math.inf  # No copy has run: one can at any time. See Ledger.settle().
             request = self._request or self._begin()  # Interrupted before it had a number, it is wanted all the same.
         else:
-            request = self._prepare(operation.undo(self._number), ledger.number())
+            request = self._prepare(operation.undo(self._number, self._value), ledger.number())
         left = Open(request, until, operation.known_for, undoes=operation.undo is not None)
         ledger.note(self.key, left)
         self._request = self._doubt = None
@@ -368,23 +389,22 @@ class Ledger:
     """The numbers and the open requests of one client.
 
     Attributes:
-        asking: The thread that asks in an owner's name at present.
+        open: The requests that are pending, by key.
+        refused: What was refused, and is completed in the background, by call.
+        callers: The thread that asks in an owner's name at present.
         seen_numbers: The last number at which waiters here return, and when it was asked for, by key.
     """
 
     def __init__(self, client: ClientCore) -> None:
         self._client = client
         self._mutex = client.runtime.mutex()
-        self._numbers = itertools.count(1)
-        self._open: dict[Key, list[Open]] = {}
+        #: Returns a number greater than all before it.
+        self.number: Callable[[], int] = itertools.count(1).__next__
+        self.open: dict[Key, list[Open]] = {}
         self.callers: dict[Key, int] = {}
         self.seen_numbers: dict[str, tuple[float, int]] = {}
         self._reported: set[tuple[object, ...]] = set()
-        self._refused: dict[tuple[object, ...], Open] = {}
-
-    def number(self) -> int:
-        """A number greater than all before it."""
-        return next(self._numbers)
+        self.refused: dict[tuple[object, ...], Open] = {}
 
     def is_first_of(self, report: tuple[object, ...]) -> bool:
         """Return whether this was not asked before: what is to be reported once, and of which semaphore."""
@@ -398,50 +418,48 @@ class Ledger:
     def note_refused(self, call: tuple[object, ...], left: Open) -> None:
         """Note a call that was refused, and is completed in the background: the same call again continues it."""
         with self._mutex:
-            while len(self._refused) >= REMEMBERED:
-                del self._refused[next(iter(self._refused))]
-            self._refused[call] = left
+            while len(self.refused) >= REMEMBERED:
+                del self.refused[next(iter(self.refused))]
+            self.refused[call] = left
 
     def take_refused(self, call: tuple[object, ...]) -> Open | None:
         """Return what was noted for a call, once."""
-        if not self._refused:
-            return None
         with self._mutex:
-            return self._refused.pop(call, None)
+            return self.refused.pop(call, None)
 
     def note(self, key: Key, left: Open) -> None:
         """Something is left open. What has been given up is forgotten on this occasion."""
         now = self._client.runtime.now()
         with self._mutex:
-            for each, opens in list(self._open.items()):
-                self._open[each] = [other for other in opens if other.until > now]
-                if not self._open[each]:
-                    del self._open[each]
-            self._open.setdefault(key, []).append(left)
+            for each, opens in list(self.open.items()):
+                self.open[each] = [other for other in opens if other.until > now]
+                if not self.open[each]:
+                    del self.open[each]
+            self.open.setdefault(key, []).append(left)
 
     def first(self, key: Key) -> Open | None:
         """What has been open for the longest time and is worth settling."""
-        if not self._open:
+        if not self.open:
             return None
         now = self._client.runtime.now()
         with self._mutex:
-            return next((left for left in self._open.get(key, ()) if left.until > now), None)
+            return next((left for left in self.open.get(key, ()) if left.until > now), None)
 
     def close(self, key: Key, left: Open) -> bool:
         """It is settled. Returns whether that is news."""
         with self._mutex:
-            opens = self._open.get(key, [])
+            opens = self.open.get(key, [])
             if left not in opens:
                 return False
             opens.remove(left)
             if not opens:
-                del self._open[key]
+                del self.open[key]
             return True
 
     def count(self) -> int:
         """How many requests are open."""
         with self._mutex:
-            return sum(map(len, self._open.values()))
+            return sum(map(len, self.open.values()))
 
     async def settle(self, key: Key, budget: float | None = None) -> None:
         """Settle what this owner has left open here. It does no harm if another caller does, too.

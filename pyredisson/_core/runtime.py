@@ -33,11 +33,26 @@ Answer: TypeAlias = Coroutine[Any, Any, T]
 Request: TypeAlias = Any
 """A request made ready by :meth:`Runtime.prepare`; what it looks like is the runtime's affair."""
 
+NumberedRequest: TypeAlias = Callable[[str, int, bytes], Request]
+"""Makes a request of an owner ready, with a number and a value; empty: without one."""
+
 
 class Announce(str):
     """The word by which a script publishes. As an argument it stands for the one that suits the servers."""
 
     __slots__ = ()
+
+
+def numbered(
+    prepare: Callable[..., Request], script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]
+) -> NumberedRequest:
+    """Do as :meth:`Runtime.prepare_numbered`, by what makes any call ready."""
+
+    def request(owner: str, number: int, value: bytes) -> Request:
+        own = (number, value) if value else (number,)
+        return prepare(script, (keys[0], keys[1] + owner, *keys[2:]), (*own, *args))
+
+    return request
 
 
 PUBLISH: Final = Announce("PUBLISH")
@@ -179,6 +194,16 @@ class Runtime(Protocol):
 
     def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...], /) -> Request:
         """Make a script's call ready to be sent, as often as wanted. ``script`` is a file's name in ``_lua/``."""
+        ...
+
+    def prepare_numbered(
+        self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...], /
+    ) -> NumberedRequest:
+        """Return what makes a script's calls ready that differ in their owner, number and one value.
+
+        The second key is that of an owner's last request, without the owner; the number and the value, if there is one,
+        go before ``args``.
+        """
         ...
 
     def place(self, name: str) -> int | None:

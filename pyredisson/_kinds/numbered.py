@@ -83,10 +83,11 @@ class NumberedCore:
         waiting = self.client.subscriptions.waiting(self.names.channel)
         return f"{self.names.name!r}, {waiting} waiting here" if waiting else repr(self.names.name)
 
-    def begin(self, operation: Operation[T], *, left: bool = False) -> NumberedCall[T]:
-        """Prepare an operation of the caller. ``left``: see :class:`NumberedCall`."""
-        self.client.check_open()
-        return NumberedCall(self.client, self.names, self.kind, operation, left=left)
+    def begin(self, operation: Operation[T], value: bytes = b"") -> NumberedCall[T]:
+        """Prepare an operation of the caller. ``value``: see :class:`NumberedCall`."""
+        client = self.client
+        client.check_open()
+        return NumberedCall(client, self.names, self.kind, operation, value)
 
     def begin_wait(self) -> Wait | None:
         """Note that the caller waits. Returns what to give to ``Presence.end_wait``."""

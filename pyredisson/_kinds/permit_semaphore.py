@@ -35,6 +35,7 @@ from pyredisson._kinds.permits import Block, PermitsCore
 from pyredisson.errors import LockNotOwnedError
 
 if TYPE_CHECKING:
+    from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Seconds
     from pyredisson._core.requests import PermitOutcome
     from pyredisson._core.runtime import Progress, Reply
@@ -56,7 +57,7 @@ def read_acquire_permits(reply: Reply, wanted: int) -> PermitOutcome:
             retry_in_ms = read_left_ms(reply, expires_ms)
             return NeverSet(retry_in_ms) if left is None else Refused(retry_in_ms)
         case [int() as taken, (int() | None) as left, int() as expires_ms] if taken == wanted:
-            next_ms = read_left_ms(reply, expires_ms)
+            next_ms = None if expires_ms == -1 else read_left_ms(reply, expires_ms)
             if left is not None and left >= wanted:
                 return GRANTED_AND_MORE
             return GRANTED if next_ms is None else Granted(next_ms + 1)  # The server's clock has to be past the end.
@@ -66,30 +67,47 @@ def read_acquire_permits(reply: Reply, wanted: int) -> PermitOutcome:
 class PermitSemaphoreCore(PermitsCore):
     """One handle on a semaphore whose permits may expire."""
 
-    __slots__ = ()
+    __slots__ = ("_acquiring", "_releasing")
 
     stored = StoredKind("permit_expirable_semaphore", "permits", "permits", SemaphoreNames, number="permits")
     kind = "permit semaphore"
     announces_some = True
 
-    def acquiring(self, permits: bytes, lease: int) -> Operation[PermitOutcome]:
-        """Return the operation that acquires permits of these ids, all or none, for a lease in ms."""
-        wanted = len(permits) // ID_BYTES
-        return Operation(
-            "an acquire",
-            ScriptCall("permit_acquire", (permits, PUBLISH, lease), (self.names.channel, self.names.taken)),
-            partial(read_acquire_permits, wanted=wanted),
-            lambda number: self.releasing(permits, several=wanted > 1).script,
-            known_for=math.inf,  # The permits are known by their ids, whatever the server has forgotten.
-        )
+    def __init__(self, client: ClientCore, name: str, permits: int | None = None, resize: bool = False) -> None:
+        super().__init__(client, name, permits, resize)
+        # The operations that were used last, and for what number of permits.
+        self._acquiring: tuple[tuple[int, int], Operation[PermitOutcome]] | None = None
+        self._releasing: tuple[tuple[bool, bool], Operation[int]] | None = None
 
-    def releasing(self, permits: bytes, *, several: bool = False) -> Operation[int]:
-        """Return the operation that releases the permit of this id, or the ``several`` of these ids, all or none."""
-        if several:
-            script = self._changing("permit_release_all", permits, PUBLISH)
-        else:
-            script = self._changing("permit_release", permits, PUBLISH)
-        return Operation("a release", script, self.read_released, completes=True)
+    def acquiring(self, wanted: int, lease: int) -> Operation[PermitOutcome]:
+        """Return the operation that acquires permits, all or none, for a lease in ms. Its value is their ids."""
+        last = self._acquiring
+        if last is None or last[0] != (wanted, lease):
+            operation = Operation(
+                "an acquire",
+                ScriptCall("permit_acquire", (PUBLISH, lease), (self.names.channel, self.names.taken)),
+                partial(read_acquire_permits, wanted=wanted),
+                self.undoing,
+                known_for=math.inf,  # The permits are known by their ids, whatever the server has forgotten.
+            )
+            last = self._acquiring = (wanted, lease), operation
+        return last[1]
+
+    def undoing(self, number: int, permits: bytes) -> ScriptCall:
+        """Return the script that releases what an acquire may have acquired."""
+        script = self.releasing(several=len(permits) > ID_BYTES).script
+        return script._replace(args=(permits, *script.args))
+
+    def releasing(self, *, several: bool = False) -> Operation[int]:
+        """Return the operation that releases one permit, or ``several``, all or none. Its value is their ids."""
+        last, what = self._releasing, (several, self.client.subscriptions.may_queue)
+        if last is None or last[0] != what:
+            if several:
+                script = self._changing("permit_release_all", PUBLISH)
+            else:
+                script = self._changing("permit_release", PUBLISH)
+            last = self._releasing = what, Operation("a release", script, self.read_released, completes=True)
+        return last[1]
 
     def _changing(self, name: str, *args: str | int | bytes) -> ScriptCall:
         """Return the call of a script that may make permits available."""
@@ -111,14 +129,14 @@ class PermitSemaphoreCore(PermitsCore):
         self, wait_time: Seconds | None, lease_time: Seconds | None, permits: int | None
     ) -> str | list[str] | None:
         """Acquire permits, all or none, waiting at most ``wait_time``, and return their ids; for ``None``, one id."""
-        wait = wait_seconds(wait_time)
-        lease = _lease_ms(lease_time)
+        wait = None if wait_time is None else wait_seconds(wait_time)
+        lease = NEVER if lease_time is None else lease_ms(lease_time)
         wanted = 1 if permits is None else _number_at_once(permits)
         new = self.client.runtime.random_bytes(ID_BYTES * wanted)
         # Made before: once the permits are granted, nothing is left to interrupt.
-        ids = [new[first : first + ID_BYTES].hex() for first in range(0, len(new), ID_BYTES)]
-        result = ids[0] if permits is None else ids
-        return result if await self.acquire_for(self.begin(self.acquiring(new, lease)), wait, each=wanted) else None
+        ids = new.hex() if permits is None else [new[at : at + ID_BYTES].hex() for at in range(0, len(new), ID_BYTES)]
+        call = self.begin(self.acquiring(wanted, lease), new)
+        return ids if await self.acquire_for(call, wait, each=wanted) else None
 
     def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool) -> Block:
         """Prepare a block that holds a permit; without a lease, the watchdog renews it."""
@@ -126,7 +144,7 @@ class PermitSemaphoreCore(PermitsCore):
         wait = wait_seconds(wait_time)
         permit = self.client.runtime.random_bytes(ID_BYTES)
         hold = SingleHold(lease or self.client.watchdog.lease_ms, watchdog=lease is None, block=True)
-        acquire, release = self.acquiring(permit, hold.lease_ms), self.releasing(permit)
+        acquire, release = self.acquiring(1, hold.lease_ms), self.releasing()
         return Block(self, 1, hold, acquire, release, wait, skip=skip, permit=permit)
 
     async def release(self, permit_id: str | list[str], progress: Progress | None = None) -> None:
@@ -142,15 +160,17 @@ class PermitSemaphoreCore(PermitsCore):
 
     async def _release(self, permit_id: str | list[str], progress: Progress | None) -> str | None:
         """Release permits, all or none. Returns the first id of which there is no permit, or ``None`` if it is done."""
-        ids = permit_id if isinstance(permit_id, list) else [permit_id]
-        permits = [_bytes_of(each) for each in ids]
+        if not isinstance(permit_id, list):
+            permit = _bytes_of(permit_id)
+            one = self.begin(self.releasing(), permit or b"")
+            return None if permit is not None and await one.once(progress) == 1 else permit_id
+        permits = [_bytes_of(each) for each in permit_id]
         _check_several(permits)
-        known = b"".join(permit for permit in permits if permit)
-        call = self.begin(self.releasing(known, several=isinstance(permit_id, list)))
+        several = self.begin(self.releasing(several=True), b"".join(permit for permit in permits if permit))
         if None in permits:
-            return ids[permits.index(None)]
-        reply = await call.once(progress)
-        return None if reply == 1 else ids[max(reply - 2, 0)]
+            return permit_id[permits.index(None)]
+        reply = await several.once(progress)
+        return None if reply == 1 else permit_id[max(reply - 2, 0)]
 
     def _no_permit(self, permit_id: str, more: str = "") -> LockNotOwnedError:
         name = self.names.name
@@ -160,7 +180,8 @@ class PermitSemaphoreCore(PermitsCore):
     async def update_lease_time(self, permit_id: str, lease_time: Seconds | None) -> bool:
         """Let a permit expire ``lease_time`` from now. Returns whether it existed and had not expired."""
         permit = _bytes_of(permit_id)
-        script = self._changing("permit_lease", permit or b"", PUBLISH, _lease_ms(lease_time))
+        lease = NEVER if lease_time is None else lease_ms(lease_time)
+        script = self._changing("permit_lease", permit or b"", PUBLISH, lease)
         call = self.begin(Operation("an update_lease_time", script, read_flag))
         return permit is not None and await call.once() == 1
 
@@ -253,10 +274,6 @@ class PermitCount(NamedTuple):
     available: int | None
     taken: int
     left_ms: int | None
-
-
-def _lease_ms(lease_time: Seconds | None) -> int:
-    return NEVER if lease_time is None else lease_ms(lease_time)
 
 
 def _number_at_once(permits: object) -> int:

@@ -65,21 +65,21 @@ class PermitAttempt:
     Args:
         core: The handle.
         call: The acquire.
-        label: Waiters of one label share answers.
+        each: The permits that it acquires. Waiters for the same number share answers.
         wait: Seconds for which the caller waits; ``None``: without end.
         certain: Seconds after sending for which the permits are certain; later they are of no use.
     """
 
-    __slots__ = ("_call", "_certain", "_core", "_heard_on", "_label", "_wait", "client")
+    __slots__ = ("_call", "_certain", "_core", "_heard_on", "_wait", "client", "label")
 
     def __init__(
-        self, core: PermitsCore, call: NumberedCall[PermitOutcome], label: str, wait: float | None, certain: float
+        self, core: PermitsCore, call: NumberedCall[PermitOutcome], each: int, wait: float | None, certain: float
     ) -> None:
         self.client: ClientCore = core.client
         self._core = core
         self._heard_on = core.names.channel
         self._call = call
-        self._label = label
+        self.label: str = f"{core.kind}:{each}"
         self._wait = wait
         self._certain = certain
 
@@ -90,9 +90,12 @@ class PermitAttempt:
         return self._send(self._core.queued(self._call.script, update))
 
     async def _send(self, script: ScriptCall | None) -> Answer:
+        await self._core.set_up()
+        return await self.judge(await self._call.send(script), script)
+
+    async def judge(self, answer: PermitOutcome, script: ScriptCall | None = None) -> Answer:
+        """Say what an outcome means for who waits."""
         client, call, core = self.client, self._call, self._core
-        await core.set_up()
-        answer = await call.send(script)
         if type(answer) is NeverSet and core.forgotten():
             await core.set_up()
             answer = await call.send(script)
@@ -107,7 +110,7 @@ class PermitAttempt:
             return AT_ONCE
         assert type(answer) is Granted
         if answer.next_in_ms is not None:
-            client.subscriptions.hint(self._heard_on, self._label, answer.next_in_ms / 1000)
+            client.subscriptions.hint(self._heard_on, self.label, answer.next_in_ms / 1000)
         return ACQUIRED
 
 
@@ -273,22 +276,26 @@ class PermitsCore(NumberedCore, ABC):
             each: The permits that it acquires. Waiters for the same number share answers.
             certain: Seconds after sending for which the permits are certain; later they are no use.
         """
-        client, channel = self.client, self.names.channel
-        label = f"{self.kind}:{each}"
-        began = client.runtime.now()
+        client, subscriptions = self.client, self.client.subscriptions
+        began, seen, attempt = client.runtime.now(), None, None
         try:
-            attempt = PermitAttempt(self, call, label, wait, certain)
-            deadline = Deadline.after(wait, began)
-            seen = client.subscriptions.messages_of(channel) if wait != 0 else None
+            if wait != 0 and subscriptions.channels:  # Else no message can arrive.
+                seen = subscriptions.messages_of(self.names.channel)
             try:
-                answer = await attempt()
+                first = await call.send() if self._first is None else None
+                if call.granted and certain == math.inf and not subscriptions.groups:
+                    answer: Answer = ACQUIRED
+                else:
+                    attempt = PermitAttempt(self, call, each, wait, certain)
+                    answer = await (attempt() if first is None else attempt.judge(first))
             except Failure as failure:
                 if not await waits_through(client, failure, wait, began):
                     raise
                 answer = AT_ONCE
             acquired = type(answer) is LockAcquired
             if type(answer) is Refused and wait != 0:
-                wait_on = partial(self._until_acquired, attempt, answer, seen, deadline, each, label)
+                attempt = attempt or PermitAttempt(self, call, each, wait, certain)
+                wait_on = partial(self._until_acquired, attempt, answer, seen, Deadline.after(wait, began), each)
                 acquired = await self._keep_trying(call.key, wait_on)
             if not acquired:
                 call.give_up()
@@ -319,11 +326,11 @@ class PermitsCore(NumberedCore, ABC):
             self.client.presence.end_wait(waits)
 
     async def _until_acquired(
-        self, attempt: PermitAttempt, refused: Refused, seen: int | None, deadline: Deadline, each: int, label: str
+        self, attempt: PermitAttempt, refused: Refused, seen: int | None, deadline: Deadline, each: int
     ) -> bool:
         client, names = self.client, self.names
         notifies = partial(permits_message, each=each, some=self.announces_some)
-        group = QueuedGroup(client.subscriptions, names, client.id, label, notifies, permits=f":{each}")
+        group = QueuedGroup(client.subscriptions, names, client.id, attempt.label, notifies, permits=f":{each}")
         call = WaitingCall(client, names.name, attempt, refused, deadline, leave_queue=self.leave_queue)
         return await wait_in_queue(call, group, seen)
 
@@ -341,10 +348,10 @@ class PermitsCore(NumberedCore, ABC):
 
     def read_released(self, reply: Reply) -> int:
         """Read the reply to a release: how many permits it released. Raises ``Unusable``."""
-        return released_as(self.client, read_int(reply))
+        return reply if type(reply) is int and reply >= 0 else released_as(self.client, read_int(reply))
 
     async def leave_block(
-        self, release: Operation[int], error: BaseException | None, progress: Progress | None
+        self, release: Operation[int], error: BaseException | None, progress: Progress | None, permit: bytes = b""
     ) -> bool:
         """Release permits at the end of a block that ended with ``error``.
 
@@ -356,7 +363,7 @@ class PermitsCore(NumberedCore, ABC):
         """
         client, closed = self.client, progress is None and cannot_wait(error)
         client.runtime.check_process()
-        call = NumberedCall(client, self.names, self.kind, release, left=closed)
+        call = NumberedCall(client, self.names, self.kind, release, permit, left=closed)
         if closed:
             call.leave_later()
             release_later(client, call.to_settle())
@@ -442,7 +449,7 @@ class Block:
             raise LockError(f"a hold() of {self.name!r} can be entered only once: call hold() again", name=self.name)
         self.entered = True
         core, client, hold = self._core, self._core.client, self._hold
-        call = self._call = core.begin(self._acquire)
+        call = self._call = core.begin(self._acquire, self._permit)
         self._client_id = client.id
         # Made before: once the permits are granted, nothing is left to interrupt.
         ownership = self._ownership = owned_by_block(client, self.name, core.stored.kind, self._count, self._permit)
@@ -477,7 +484,7 @@ class Block:
             return
         self._end(ownership)
         try:
-            existed = await core.leave_block(self._release, error, progress)
+            existed = await core.leave_block(self._release, error, progress, self._permit)
             if self._hold.watched:
                 self._check_lost(ownership, existed=existed)
         except Exception as ours:

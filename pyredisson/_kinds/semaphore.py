@@ -52,7 +52,7 @@ class SemaphoreCore(PermitsCore):
         value: How many permits may be available after a release, if the handle was made with permits.
     """
 
-    __slots__ = ("_entered",)
+    __slots__ = ("_acquiring", "_entered", "_releasing")
 
     stored = StoredKind("semaphore", "semaphore", "number", SemaphoreNames, number="permits")
 
@@ -62,22 +62,32 @@ class SemaphoreCore(PermitsCore):
 
     def __init__(self, client: ClientCore, name: str, permits: int | None = None, resize: bool = False) -> None:
         super().__init__(client, name, permits, resize)
+        # The operations that were used last, and for what number of permits.
+        self._acquiring: tuple[int, Operation[PermitOutcome]] | None = None
+        self._releasing: tuple[tuple[int, bool, bool], Operation[int]] | None = None
         # What ``with semaphore`` holds, by its owner: its innermost block, and those around it. To be listed alone: a
         # block releases its permit wherever it is left, whatever is found here.
         self._entered: dict[str, Entered] = {}
 
     def acquiring(self, wanted: int) -> Operation[PermitOutcome]:
         """Return the operation that acquires ``wanted`` permits, all or none."""
-        script = ScriptCall("semaphore_acquire", (wanted,))
-        return Operation("an acquire", script, partial(read_acquire_permits, wanted=wanted), self.undoing)
+        last = self._acquiring
+        if last is None or last[0] != wanted:
+            script = ScriptCall("semaphore_acquire", (wanted,))
+            read = partial(read_acquire_permits, wanted=wanted)
+            last = self._acquiring = wanted, Operation("an acquire", script, read, self.undoing)
+        return last[1]
 
     def releasing(self, permits: int) -> Operation[int]:
         """Return the operation that releases permits."""
-        most = () if self._permits is None else (self.value,)
-        script = self._giving("semaphore_release", permits, *most)
-        return Operation("a release", script, self.read_released, completes=True)
+        last, what = self._releasing, (permits, self._permits is None, self.client.subscriptions.may_queue)
+        if last is None or last[0] != what:
+            most = () if self._permits is None else (self.value,)
+            script = self._giving("semaphore_release", permits, *most)
+            last = self._releasing = what, Operation("a release", script, self.read_released, completes=True)
+        return last[1]
 
-    def undoing(self, number: int) -> ScriptCall:
+    def undoing(self, number: int, value: bytes) -> ScriptCall:
         """Return the script that returns the permits of the request of this number, of which copies may come."""
         return self._giving("semaphore_undo", number)
 
@@ -88,8 +98,10 @@ class SemaphoreCore(PermitsCore):
     async def acquire(self, permits: int, wait: float | None) -> bool:
         """Acquire permits, all or none, waiting at most ``wait`` seconds."""
         wanted = count_of(permits, "permits")
+        if wanted:
+            return await self.acquire_for(self.begin(self.acquiring(wanted)), wait, each=wanted)
         self.client.check_open()
-        return wanted == 0 or await self.acquire_for(self.begin(self.acquiring(wanted)), wait, each=wanted)
+        return True
 
     def hold(self, permits: int, wait_time: Seconds | None, *, skip: bool) -> Block:
         """Prepare a block that holds permits."""
@@ -101,13 +113,17 @@ class SemaphoreCore(PermitsCore):
     async def release(self, permits: int, progress: Progress | None = None) -> None:
         """Release permits. ``progress``: see ``run_to_the_end``."""
         given = count_of(permits, "permits")
-        self.client.check_open()
-        if given:
+        if not given:
+            self.client.check_open()
+            return
+        if self._first is not None:
+            self.client.check_open()
             await self.first_use()
-            self.check_released(await self.begin(self.releasing(given)).once(progress))
+        if not await self.begin(self.releasing(given)).once(progress):
+            self.check_released()
 
-    def check_released(self, reply: int) -> None:
-        """Raise an error for the reply to a release that released nothing; of this kind there is none."""
+    def check_released(self) -> None:
+        """Raise an error for a release that released nothing; of this kind there is none."""
 
     async def enter(self) -> bool:
         """Acquire a permit for a block, and list it until that is left."""
@@ -150,7 +166,8 @@ class SemaphoreCore(PermitsCore):
                 raise lost_error(block, block.loss)
             return
         try:
-            self.check_released(await self.leave_block(self.releasing(1), error, progress))
+            if not await self.leave_block(self.releasing(1), error, progress):
+                self.check_released()
         except Exception as ours:
             if not gives_way(ours, error):
                 raise
@@ -213,10 +230,9 @@ class BoundedSemaphoreCore(SemaphoreCore):
         super().__init__(client, name, count_of(value, "value"))
         self.value = value
 
-    def check_released(self, reply: int) -> None:
+    def check_released(self) -> None:
         """Raise ``ValueError`` for a release too many, which has changed nothing."""
-        if not reply:
-            raise ValueError(f"semaphore {self.names.name!r} released too many times: its value is {self.value}")
+        raise ValueError(f"semaphore {self.names.name!r} released too many times: its value is {self.value}")
 
     async def take(self, blocking: bool, timeout: Seconds | None) -> bool:
         """Acquire a permit, by the rules of ``threading.Semaphore.acquire``."""

@@ -373,7 +373,7 @@ class Visit:
 
     def joining(self) -> Operation[Refused | Granted]:
         """Return the operation that joins, and is undone if its caller leaves."""
-        return Operation("a wait", self.script("wait"), self.read, lambda number: self.script("leave"))
+        return Operation("a wait", self.script("wait"), self.read, lambda number, value: self.script("leave"))
 
     def leaving(self) -> Operation[int]:
         """Return the operation that ends it."""

@@ -18,6 +18,7 @@ import redis.exceptions as rx
 from pyredisson._core.failures import Failure, NotNow, NotSent, Passing, Rejected, Unanswered, count_as_ours
 from pyredisson._core.names import WAITING, prefixed
 from pyredisson._core.presence import Identity
+from pyredisson._core.runtime import NumberedRequest
 from pyredisson._lua import script_text
 
 Address: TypeAlias = tuple[str, int]
@@ -154,9 +155,8 @@ class Packed:
 
     __slots__ = ("data", "script")
 
-    def __init__(self, script: Script, rest: tuple[str | int | bytes, ...]) -> None:
-        self.script: Script = script
-        self.data: bytes = pack("EVALSHA", script.sha, *rest)
+    script: Script
+    data: bytes
 
     def in_full(self) -> bytes:
         """Return the same call with the script's text, for a server that does not know it."""
@@ -173,12 +173,51 @@ class Packed:
         is_list = rest[last].decode() == prefixed(WAITING, rest[0].decode())
         if not is_list or self.script.name.endswith("_waiting"):
             return None
-        return Packed(self.script, (last, *rest[:last], *rest[last + 1 :]))
+        return _packed(self.script, pack("EVALSHA", self.script.sha, last, *rest[:last], *rest[last + 1 :]))
+
+
+def _packed(known: Script, data: bytes) -> Packed:
+    request = Packed()
+    request.script, request.data = known, data
+    return request
 
 
 def prepare(name: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> Packed:
     """Pack the call of a script."""
-    return Packed(script(name), (len(keys), *keys, *args))
+    known = script(name)
+    return _packed(known, pack("EVALSHA", known.sha, len(keys), *keys, *args))
+
+
+def prepare_numbered(name: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> NumberedRequest:
+    """See ``Runtime.prepare_numbered``."""
+    known = script(name)
+    before = _body("EVALSHA", known.sha, len(keys), keys[0])
+    record, more, after = keys[1].encode(), _body(*keys[2:]), _body(*args)
+
+    def request(owner: str, number: int, value: bytes) -> Packed:
+        key, digits, packed = record + owner.encode(), b"%d" % number, Packed()
+        count = len(keys) + len(args) + 4
+        if value:
+            count, digits = count + 1, b"%b\r\n$%d\r\n%b" % (digits, len(value), value)
+        packed.script = known
+        packed.data = b"*%d\r\n%b$%d\r\n%b\r\n%b$%d\r\n%b\r\n%b" % (
+            count,
+            before,
+            len(key),
+            key,
+            more,
+            len(b"%d" % number),
+            digits,
+            after,
+        )
+        return packed
+
+    return request
+
+
+def _body(*args: str | int | bytes) -> bytes:
+    """Pack a part of a command."""
+    return pack(*args).split(b"\r\n", 1)[1]
 
 
 #: Packs a command of strings.

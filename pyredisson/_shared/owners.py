@@ -51,7 +51,8 @@ def current_owner() -> ThreadOwner | TaskOwner:
         task = asyncio.current_task(loop)
         if task is not None:
             return owner_of(task)
-    return current_thread_owner()
+    known: ThreadOwner | None = getattr(local, "owner", None) if threading.local is _native else None
+    return known or current_thread_owner()
 
 
 def current_thread_id() -> int:

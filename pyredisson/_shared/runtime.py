@@ -22,17 +22,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyredisson._core import events
 from pyredisson._core.failures import ANOTHER, Rejected, is_contained
 from pyredisson._core.presence import Identity
+from pyredisson._core.runtime import numbered
 from pyredisson._core.waiting import queue_refused
 from pyredisson._net.link import ServerLink
 from pyredisson._net.topology import prepare_call, slot_of
-from pyredisson._net.wire import VERSION, introduction, prepare
+from pyredisson._net.wire import VERSION, introduction, prepare, prepare_numbered
 from pyredisson._shared import process
 from pyredisson._shared.process import monotonic
 from pyredisson.errors import ClientClosedError, LockLostError
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.runtime import Request, Ticket
+    from pyredisson._core.runtime import NumberedRequest, Request, Ticket
     from pyredisson._net.cluster import NodeSubscribers
     from pyredisson._net.subscriber import Subscriber
     from pyredisson._net.urls import Link, Target
@@ -166,6 +167,9 @@ class BaseRuntime(ABC):
         self._scattered = target.scattered
         self.prepare: Callable[[str, tuple[str, ...], tuple[str | int | bytes, ...]], Request] = (
             prepare_call if target.scattered else prepare
+        )
+        self.prepare_numbered: Callable[[str, tuple[str, ...], tuple[str | int | bytes, ...]], NumberedRequest] = (
+            partial(numbered, prepare_call) if target.scattered else prepare_numbered
         )
         self.callbacks: Callbacks = Callbacks()
         self._origin = process.origin()

@@ -79,7 +79,7 @@ def _acquire(core: Any, ownership: Any, wait: float | None, new: SingleHold, hel
                 client.note_acquire(ownership)
             ready, deadline = ownership.ready, sent + new.certain
             seen = client.subscriptions.messages_of(kind.waiting.channel(kind, ownership)) if ready.queued_ms else None
-            reply = exchange_idle(client, ready.acquire.data)
+            reply = exchange_idle(client, ready.acquire.data, client.plain_timeout)
             new.token = None if kind.token_in is None else kind.token_in(reply)
             usual = reply is None if kind.token_in is None else new.token is not None
             now = monotonic()
@@ -137,7 +137,7 @@ def release(core: Any, block: AnyLease[Any] | bool, error: BaseException | None,
                     in_flight.of_block, in_flight.pending = block is not False, Pending.RELEASE
             if progress.begun:
                 ready = ownership.ready
-                reply = exchange_idle(client, ready.release.data)
+                reply = exchange_idle(client, ready.release.data, client.plain_timeout)
                 with ownership.mutex:
                     done = type(reply) is int and (reply in (0, 1) or (reply > 1 and ready.queued_ms > 0))
                     if done and in_flight.request_id == request_id:

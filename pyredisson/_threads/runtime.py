@@ -9,6 +9,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyredisson._core.failures import Failure, is_contained
@@ -20,7 +21,7 @@ from pyredisson._shared.owners import TaskOwner, ThreadOwner, current_owner
 from pyredisson._shared.process import check_patched, is_patched, monotonic
 from pyredisson._shared.runtime import BaseRuntime, Callbacks, StepLoop, subscriber_for
 from pyredisson._threads.background import BackgroundThread, end_inherited_thread, inside, late_calls
-from pyredisson._threads.sockets import fan_out
+from pyredisson._threads.sockets import eval_idle, fan_out
 from pyredisson.errors import ClientClosedError
 from pyredisson.lease import Lease
 from pyredisson.observe.logging import log_collected
@@ -142,6 +143,11 @@ class ThreadsRuntime(BaseRuntime):
         ] = self.link.eval_synced
         self.eval_all: Callable[[list[Request], float], Answer[list[Reply | Failure]]] = self.link.eval_all
         self.execute: Callable[[tuple[str, ...], float], Answer[Reply]] = self.link.execute
+
+    def _serve(self, link: Link, core: ClientCore) -> None:
+        super()._serve(link, core)
+        if core.fast_pool is not None:
+            self.eval = partial(eval_idle, core, link)
 
     def attach(self, core: ClientCore) -> None:
         """Learn whose world this is: whom messages are for, and who wants to know of the connection."""

@@ -231,7 +231,8 @@ class Semaphore(AnySemaphore):
             redis.exceptions.RedisError: The server could not be reached, also if the time ended during an outage; or
                 it refused the request.
         """
-        refuse(self.acquire, unknown)
+        if unknown:
+            refuse(self.acquire, unknown)
         return run(self._core.acquire(permits, wait_seconds(timeout, "timeout")))
 
     def try_acquire(self, permits: int = 1, wait_time: Seconds | None = 0, **unknown: NoReturn) -> bool:
@@ -252,7 +253,8 @@ class Semaphore(AnySemaphore):
         Raises:
             OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`acquire`.
         """
-        refuse(self.try_acquire, unknown)
+        if unknown:
+            refuse(self.try_acquire, unknown)
         return run(self._core.acquire(permits, wait_seconds(wait_time)))
 
     def release(self, permits: int = 1) -> None:
@@ -319,7 +321,8 @@ class Semaphore(AnySemaphore):
             LockTimeoutError: On entering: the permits were not acquired in time (unless ``skip``).
             OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`acquire` and :meth:`release`.
         """
-        refuse(self.hold, unknown)
+        if unknown:
+            refuse(self.hold, unknown)
         return PermitHold(self._client, self._core.hold(permits, wait_time, skip=skip))
 
     def __enter__(self) -> bool:
@@ -397,7 +400,8 @@ class PermitExpirableSemaphore(AnySemaphore):
             ClientClosedError: The client was closed.
             redis.exceptions.RedisError: The server could not be reached, or refused the request.
         """
-        refuse(self.acquire, unknown)
+        if unknown:
+            refuse(self.acquire, unknown)
         return run(self._core.acquire(lease_time, permits))
 
     @overload
@@ -439,7 +443,8 @@ class PermitExpirableSemaphore(AnySemaphore):
                 it refused the request.
             OutcomeUnknownError, ClientClosedError: As :meth:`acquire`.
         """
-        refuse(self.try_acquire, unknown)
+        if unknown:
+            refuse(self.try_acquire, unknown)
         return run(self._core.try_acquire(wait_time, lease_time, permits))
 
     def release(self, permit_id: str | list[str]) -> None:
@@ -578,7 +583,8 @@ class PermitExpirableSemaphore(AnySemaphore):
                 takes precedence.
             OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`acquire` and :meth:`release`.
         """
-        refuse(self.hold, unknown)
+        if unknown:
+            refuse(self.hold, unknown)
         return PermitHold(self._client, self._core.hold(wait_time, lease_time, skip=skip))
 
 
@@ -664,5 +670,6 @@ class CountDownLatch(Expirable):
             redis.exceptions.RedisError: The server could not be reached, also if the time ended during an outage; or
                 it refused the request.
         """
-        refuse(self.wait, unknown)
+        if unknown:
+            refuse(self.wait, unknown)
         return run(self._core.wait(timeout))

@@ -24,7 +24,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from pyredisson._core.failures import Connecting, Failure, NotSent, Unanswered
-from pyredisson._core.runtime import Reply, ServerRequest, run
+from pyredisson._core.runtime import Reply, Request, ServerRequest, run
 from pyredisson._net.link import CONNECTING, FRESH, KEEP_IDLE, Pool, ServerLink, Stream, Transport
 from pyredisson._net.urls import REFUSED, Form, Link, UserTransport, UserWire, no_reply, own_settings, place_of
 from pyredisson._net.wire import Address, Connect, Dial, Introduce, as_reply, is_push, new_reader, not_opened
@@ -163,7 +163,9 @@ class Connection:
                 if not chunk:
                     raise Unanswered(rx.ConnectionError("Connection closed by server."))
                 self._reader.feed(chunk)
-                replies += [reply for reply in _all(self._reader) if not is_push(reply)]
+                while (reply := self._reader.gets()) is not False:
+                    if type(reply) is list or not is_push(reply):
+                        replies.append(reply)
                 chunk = None
             except rx.InvalidResponse as error:
                 raise Unanswered(rx.ConnectionError(f"Protocol error: {error}")) from None
@@ -712,10 +714,10 @@ async def _sleep(seconds: float) -> None:
 FORM = Form(redis, SocketTransport, _as_the_pool_does, ThreadMutex, _sleep)
 
 
-def exchange_idle(client: ClientCore, data: bytes) -> Any:
+def exchange_idle(client: ClientCore, data: bytes, timeout: float) -> Any:
     """Send a request on an idle connection. Returns the reply, or the failure.
 
-    The calls of ``ServerLink`` spelt out, for the fast path.
+    The calls of ``ServerLink`` spelt out, for what nearly always happens.
     """
     pool: Any = client.fast_pool
     try:
@@ -726,7 +728,7 @@ def exchange_idle(client: ClientCore, data: bytes) -> Any:
         pool.idle.append(wire)
         return NO_CONNECTION
     try:
-        reply = wire.exchange(data, client.plain_timeout)
+        reply = wire.exchange(data, timeout)
     except Failure as failure:
         return failure
     wire.used = monotonic()
@@ -734,6 +736,18 @@ def exchange_idle(client: ClientCore, data: bytes) -> Any:
     if client.closed or len(pool.idle) > KEEP_IDLE:
         pool.tidy()
     return reply
+
+
+async def eval_idle(client: ClientCore, link: Any, request: Request, timeout: float) -> Reply:
+    """Run a script on an idle connection. What is out of the ordinary is left to the ``ServerLink``."""
+    reply = exchange_idle(client, request.data, timeout)
+    if isinstance(reply, NotSent):
+        return await link.eval(request, timeout)  # type: ignore[no-any-return]
+    if isinstance(reply, Failure):
+        raise reply
+    if isinstance(reply, Exception):
+        return await link.answer(reply, request, timeout)  # type: ignore[no-any-return]
+    return reply  # type: ignore[no-any-return]
 
 
 # ---- user class ------------------------------------------------------------------------------------------------------

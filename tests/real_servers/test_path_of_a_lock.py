@@ -17,6 +17,7 @@ import pytest
 
 import pyredisson
 import pyredisson.asyncio
+from pyredisson._kinds.lock import LockCore
 from tests.servers import Server
 
 LIBRARY = Path(pyredisson.__file__).parent
@@ -28,8 +29,8 @@ WITH_A_NEW_HANDLE = 30
 QUORUM_OF_FIVE = 361
 
 #: With a listener, of a ``hold()``, and of each other kind: as many at most, and in so many files.
-WITH_A_LISTENER = {"threads": (20, 11), "asyncio": (26, 9)}
-HOLD = {"threads": 31, "asyncio": 42}
+WITH_A_LISTENER = {"threads": (20, 10), "asyncio": (26, 9)}
+HOLD = {"threads": 31, "asyncio": 40}
 OTHER_KINDS = {
     "fair": lambda client: client.get_fair_lock("path-fair"),
     "spin": lambda client: client.get_spin_lock("path-spin"),
@@ -39,10 +40,14 @@ OTHER_KINDS = {
     "read": lambda client: client.get_read_write_lock("path-rw").read_lock(),
     "write": lambda client: client.get_read_write_lock("path-rw").write_lock(),
 }
+PERMITS = {
+    "semaphore": lambda client: client.get_semaphore("path-semaphore", permits=1),
+    "permits": lambda client: client.get_permit_expirable_semaphore("path-permits", permits=1),
+}
 OF_OTHER_KINDS = 45
 
 #: On the general path: calls of one lock() and of one unlock(), and the number of their files.
-GENERAL = {"threads": ((43, 15), (40, 14)), "asyncio": ((72, 17), (62, 14))}
+GENERAL = {"threads": ((39, 14), (36, 13)), "asyncio": ((62, 16), (52, 13))}
 
 
 #: Of so many pairs the one with the fewest calls is looked at: a busy machine may have the watchdog be woken by one.
@@ -88,20 +93,12 @@ def in_threads(
     url: str,
     use: Callable[[pyredisson.Redisson, pyredisson.Lock], object],
     config: pyredisson.Config | None = None,
-    *,
-    general: bool = False,
 ) -> list[str]:
     with pyredisson.Redisson.from_url(url, config=config) as client:
         lock = client.get_lock("path")
         for _ in range(3):
             use(client, lock)
-
-        def once() -> None:
-            if general:
-                client._core.fast_pool = None
-            use(client, lock)
-
-        return fewest(once)
+        return fewest(partial(use, client, lock))
 
 
 def a_pair(client: pyredisson.Redisson, lock: pyredisson.Lock) -> None:
@@ -114,9 +111,7 @@ def a_block(client: pyredisson.Redisson, lock: pyredisson.Lock) -> None:
         pass
 
 
-async def in_a_task(
-    url: str, config: pyredisson.Config | None = None, *, general: bool = False, hold: bool = False
-) -> list[str]:
+async def in_a_task(url: str, config: pyredisson.Config | None = None, *, hold: bool = False) -> list[str]:
     async with pyredisson.asyncio.Redisson.from_url(url, config=config) as client:
         lock = client.get_lock("path")
 
@@ -132,8 +127,6 @@ async def in_a_task(
             await use()
         pairs = []
         for _ in range(PAIRS):
-            if general:
-                client._core.fast_pool = None
             with recorded() as found:
                 await use()
             pairs.append(found)
@@ -188,11 +181,26 @@ def test_each_kind_costs_little(url, kind):
     assert len(found) <= OF_OTHER_KINDS, found
 
 
-@pytest.mark.parametrize("form", GENERAL)
-def test_the_general_path_is_short(url, form):
-    def record():
-        return in_threads(url, a_pair, general=True) if form == "threads" else asyncio.run(in_a_task(url, general=True))
+@pytest.mark.parametrize("kind", PERMITS)
+def test_permits_cost_little(url, kind):
+    def use(client, lock):
+        if client not in made:
+            made[client] = PERMITS[kind](client)
+        acquired = made[client].acquire()
+        made[client].release(*[acquired] * (kind == "permits"))
 
+    made = {}
+    found = Context().run(in_threads, url, use)
+    assert len(found) <= OF_OTHER_KINDS, found
+
+
+@pytest.mark.parametrize("form", GENERAL)
+def test_the_general_path_is_short(url, form, monkeypatch):
+    def record():
+        return in_threads(url, a_pair) if form == "threads" else asyncio.run(in_a_task(url))
+
+    prepare = LockCore.prepare_fast_path
+    monkeypatch.setattr(LockCore, "prepare_fast_path", lambda *args: prepare(*args) and False)
     found = Context().run(record)
     begins = next(at for at, each in enumerate(found) if each.endswith("/locks.py unlock"))
     for calls, (most_calls, most_files) in zip((found[:begins], found[begins:]), GENERAL[form], strict=True):

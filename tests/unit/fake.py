@@ -16,7 +16,7 @@ from pyredisson._core.failures import Failure
 from pyredisson._core.owners import Caller
 from pyredisson._core.presence import Identity
 from pyredisson._core.replicas import ReplicaAcknowledgement
-from pyredisson._core.runtime import Background, Reply, Request, Ticket
+from pyredisson._core.runtime import Background, NumberedRequest, Reply, Request, Ticket, numbered
 from pyredisson._shared.owners import AnyOwner
 from pyredisson.lease import Lease
 
@@ -171,6 +171,11 @@ class FakeRuntime:
 
     def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> Request:
         return (script, keys, args)
+
+    def prepare_numbered(
+        self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]
+    ) -> NumberedRequest:
+        return numbered(self.prepare, script, keys, args)
 
     def place(self, name: str) -> None:
         return None

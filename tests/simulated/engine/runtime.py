@@ -20,7 +20,7 @@ from pyredisson._core.failures import Failure, NotSent, Unanswered
 from pyredisson._core.owners import Caller
 from pyredisson._core.presence import Identity
 from pyredisson._core.replicas import ReplicaAcknowledgement
-from pyredisson._core.runtime import Background, Reply, Request, ServerRequest, Ticket
+from pyredisson._core.runtime import Background, NumberedRequest, Reply, Request, ServerRequest, Ticket, numbered
 from pyredisson._core.subscriptions import Subscriptions
 from pyredisson._net import wire as resp
 from pyredisson._net.link import Inspect
@@ -137,6 +137,11 @@ class Seam:
             raise Cancelled
 
     # ---- plain ---------------------------------------------------------------------------------------------------
+
+    def prepare_numbered(
+        self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]
+    ) -> NumberedRequest:
+        return numbered(self.prepare, script, keys, args)  # type: ignore[attr-defined]
 
     def now(self) -> float:
         return self.process.now()
