@@ -6,8 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, final
 
 from pyredisson._core.deadline import REPEAT
-from pyredisson._core.failures import Connecting, Failure, Rejected, Unusable, own_copy
-from pyredisson._core.messages import remedy_of
+from pyredisson._core.failures import Connecting, Failure, Rejected, Unusable, own_copy, remedy_of
 from pyredisson._core.runtime import Reply
 from pyredisson.errors import RedissonError
 

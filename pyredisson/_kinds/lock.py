@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pyredisson._core.acquiring import acquire
 from pyredisson._core.deadline import Seconds, lease_ms, optional_lease_ms, wait_seconds
+from pyredisson._core.failures import never_expires, timed_out
 from pyredisson._core.hold import HolderCore, HoldState, SingleHold
 from pyredisson._core.kind import FREES_ALL_OWNERS, LockKind, StoredKind
-from pyredisson._core.messages import never_expires, timed_out
 from pyredisson._core.names import LockNames
 from pyredisson._core.ownership import Ownership, ReadyRequests
 from pyredisson._core.releasing import (

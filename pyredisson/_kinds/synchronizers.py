@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyredisson._core.acquiring import expire
 from pyredisson._core.deadline import Deadline, Seconds, timeout_seconds, wait_seconds
-from pyredisson._core.failures import Failure, is_cancellation, is_interruption
+from pyredisson._core.failures import Failure, is_cancellation, is_interruption, not_held
 from pyredisson._core.hold import HoldState, SingleHold, lost_error
 from pyredisson._core.kind import LockKind, StoredKind
-from pyredisson._core.messages import not_held
 from pyredisson._core.names import BarrierNames, ConditionNames, EventNames, LatchNames
 from pyredisson._core.numbered import NumberedCall, Operation, ScriptCall
 from pyredisson._core.releasing import release_all, settle_or_explain

@@ -19,9 +19,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from pyredisson._core import events
 from pyredisson._core.acquiring import adopt, end_attempt, make_ready, request_lock, resume, settle, wait_for_turn
 from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY
-from pyredisson._core.failures import Failure, NotNow, Passing, Unanswered, is_interruption, superseded, without_effect
+from pyredisson._core.failures import (
+    Failure,
+    NotNow,
+    Passing,
+    Unanswered,
+    explain_type,
+    is_interruption,
+    is_wrong_type,
+    superseded,
+    without_effect,
+)
 from pyredisson._core.hold import CallNote, HoldState, Owned, SingleHold, lost_error
-from pyredisson._core.messages import explain_type, is_wrong_type
 from pyredisson._core.ownership import OF_CALL, Ownership
 from pyredisson._core.releasing import leave_block, release_all
 from pyredisson._core.replicas import NotAcknowledged, ReplicaAcknowledgement

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyredisson._core.acquiring import acquire, check_not_lost, check_reentrant, report_failed, report_outcome
 from pyredisson._core.deadline import RETRY, Deadline, Seconds, certain_for, lease_ms
-from pyredisson._core.failures import Failure, is_interruption
+from pyredisson._core.failures import Failure, held_here, is_interruption, not_held, timed_out
 from pyredisson._core.hold import CallNote, HolderCore, HoldState, lost_error
 from pyredisson._core.holder_lookup import BUDGET, found_here
-from pyredisson._core.messages import held_here, not_held, timed_out
 from pyredisson._core.releasing import hand_over
 from pyredisson._quorum.hold import (
     KIND,

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyredisson._core import events
 from pyredisson._core.acquiring import check_not_stuck
 from pyredisson._core.deadline import RETRY, Deadline, DoublingBackoff
-from pyredisson._core.failures import Failure, NotSent, Rejected, Unanswered
+from pyredisson._core.failures import Failure, NotSent, Rejected, Unanswered, explain_type
 from pyredisson._core.hold import HoldState
-from pyredisson._core.messages import explain_type
 from pyredisson._core.requests import ACQUIRED, Answer, LockAcquired, Refused
 from pyredisson._core.runtime import Runtime, together
 from pyredisson._core.server import Complaint, ServerFacts, lack_of_persistence
