@@ -15,7 +15,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import django
 from django.conf import settings
+from docutils import nodes
+from docutils.parsers.rst import directives
+from docutils.statemachine import StringList
 from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+from sphinx.util.inspect import stringify_signature
 
 import pyredisson
 
@@ -43,6 +48,7 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"
 autodoc_typehints = "signature"
 maximum_signature_line_length = 90
 napoleon_google_docstring = True
@@ -62,6 +68,7 @@ html_title = f"pyredisson {release}"
 html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]
 html_css_files = ["pyredisson.css"]
+html_js_files = ["tabs.js"]
 html_show_sphinx = False
 html_copy_source = False
 html_theme_options = {
@@ -141,14 +148,74 @@ intersphinx_mapping = {name: (address, (inventory(name),)) for name, (address, _
 NOT_FOR_USERS_TO_MAKE = re.compile(r"pyredisson\.(asyncio\.)?(Lock|Hold|Lease)")
 
 
-def drop_signature(app: Sphinx, what: str, name: str, *_: object) -> tuple[str, str | None] | None:
+#: The settings of `Config` that hardly any program needs. They are shown on a page of their own.
+FOR_EXPERTS = {
+    "ping_interval",
+    "ping_timeout",
+    "lock_watchdog_batch_size",
+    "max_wait_without_check",
+    "fair_lock_wait_timeout",
+    "presence_after",
+    "restart_guard",
+    "quorum_node_timeout",
+    "quorum_retry_timeout",
+    "quorum_max_extensions",
+    "sharded_subscription_mode",
+}
+
+
+def is_elsewhere(app: Sphinx, setting: str) -> bool:
+    """Whether a setting of `Config` is shown on the other of its two pages."""
+    return (setting in FOR_EXPERTS) != (app.env.docname == "reference/expert")
+
+
+def adapt_signature(app: Sphinx, what: str, name: str, *_: object) -> tuple[str, str | None] | None:
+    if name == "pyredisson.Config":
+        shown = inspect.signature(pyredisson.Config)
+        settings = [each for each in shown.parameters.values() if not is_elsewhere(app, each.name)]
+        return stringify_signature(shown.replace(parameters=settings), show_return_annotation=False), None
     return ("", None) if NOT_FOR_USERS_TO_MAKE.fullmatch(name) else None
+
+
+def divide_settings(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    # Before Napoleon: a setting is a line with its name and the indented lines that follow; a group may become empty.
+    if name == "pyredisson.Config":
+        text = re.sub(
+            r"^    (\w+): .*\n(?:     .*\n)*",
+            lambda setting: "" if is_elsewhere(app, setting[1]) else setting[0],
+            "\n".join(lines) + "\n",
+            flags=re.MULTILINE,
+        )
+        text = re.sub(rf"^(?:Args|{'|'.join(GROUPS_OF_SETTINGS)}):\n(?=\n)", "", text, flags=re.MULTILINE)
+        lines[:] = text.splitlines()
 
 
 def keep_colons(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
     # Napoleon takes the text before a colon in the first line of a property's docstring for its type.
     if what == "property":
         lines[:] = [*(inspect.getdoc(obj) or "").splitlines(), ""]
+
+
+#: The forms of a class: the title of its tab, the name that keeps all tabs in step, and the package.
+FORMS = (("Threads", "threads", "pyredisson"), ("asyncio", "asyncio", "pyredisson.asyncio"))
+
+
+class BothForms(SphinxDirective):
+    """``.. both-forms:: Lock`` shows a class in a tab for each form. Its options are those of ``autoclass``."""
+
+    required_arguments = 1
+    option_spec = {"members": directives.flag, "inherited-members": directives.flag}  # noqa: RUF012
+
+    def run(self) -> list[nodes.Node]:
+        lines = [".. tab-set::", "   :sync-group: form", ""]
+        for title, form, package in FORMS:
+            lines += [f"   .. tab-item:: {title}", f"      :sync: {form}", ""]
+            lines += [f"      .. py:currentmodule:: {package}", ""]
+            lines += [f"      .. autoclass:: {package}.{self.arguments[0]}"]
+            lines += [*(f"         :{option}:" for option in self.options), ""]
+        shown = nodes.Element()
+        self.state.nested_parse(StringList(lines, self.get_source_info()[0]), self.content_offset, shown)
+        return shown.children
 
 
 DESCRIPTION = 160  # characters; search engines show no more
@@ -173,6 +240,8 @@ def describe(app: Sphinx, page: str, template: str, context: dict[str, Any], doc
 
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
-    app.connect("autodoc-process-signature", drop_signature)
+    app.add_directive("both-forms", BothForms)
+    app.connect("autodoc-process-signature", adapt_signature)
+    app.connect("autodoc-process-docstring", divide_settings, priority=100)
     app.connect("autodoc-process-docstring", keep_colons, priority=900)
     app.connect("html-page-context", describe)

@@ -64,6 +64,13 @@ def pages() -> list[Path]:
     return [ROOT / "README.md", *sorted(found)]
 
 
+def reference() -> str:
+    """The text of all pages of the reference; a class that is shown in both forms is named in each."""
+    text = "\n".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs" / "reference").glob("*.md")))
+    forms = "\n".join(rf".. autoclass:: {package}.\1" for package in ("pyredisson", "pyredisson.asyncio"))
+    return re.sub(r"^\.\. both-forms:: (\w+)$", forms, text, flags=re.MULTILINE)
+
+
 def blocks_of(page: Path) -> list[Block]:
     """The fenced blocks of a page.
 

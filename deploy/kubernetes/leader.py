@@ -7,8 +7,7 @@ import signal
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from pyredisson import Redisson
-from pyredisson._threads.election import Term
+from pyredisson import Redisson, Term
 
 client = Redisson.from_env()  # PYREDISSON_URL
 stopping = threading.Event()

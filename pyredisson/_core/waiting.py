@@ -556,7 +556,7 @@ def _whole_ms(seconds: float) -> int:
 
 
 #: For how many seconds an owner may acquire and release a lock as often as it can before it lets the others have it: to
-#: hand over each time costs more than many a short hold. What it was measured by: docs/explanation/architecture.md.
+#: hand over each time costs more than many a short hold. What it was measured by: docs/contributing/architecture.md.
 SLICE = 0.08
 
 #: For how long an owner yields after a release, in seconds: this long and two round trips, so that those who wait can

@@ -9,8 +9,6 @@ from typing import TypedDict
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "_generated" / "servers.json"
 PIECE = ROOT / "docs" / "_generated" / "servers.md"
-README = ROOT / "README.md"
-BEGIN, END = "<!-- servers: written by `make test-everywhere` -->\n", "<!-- servers: end -->\n"
 
 PARTS = ("threads", "asyncio", "scripts", "cluster", "sentinels")
 #: Why not all tests pass, by server: its sentence below the table.
@@ -90,20 +88,6 @@ def piece(results: Results) -> str:
     return text + "\n" + _table(["Python", "threads and asyncio", "date"], versions)
 
 
-def summary(results: Results) -> str:
-    """The table of the README: one line for each server and Python."""
-    lines = []
-    for row in results["servers"]:
-        if not row["imitation"]:
-            several = [part for part in ("cluster", "sentinels") if part in row["parts"]]
-            failed = any(part["failed"] for part in row["parts"].values())
-            tested = ", ".join(["alone", *several])
-            lines.append([f"{name(row['id'])} {row['version']}", "no" if failed else "yes", tested, row["date"]])
-    for each in results["pythons"]:
-        lines.append([f"CPython {each['version']}", "no" if each["failed"] else "yes", "alone", each["date"]])
-    return _table(["with", "works", "tested", "date"], lines)
-
-
 def load() -> Results:
     """What the last run found."""
     found: Results = json.loads(RESULTS.read_text(encoding="utf-8"))
@@ -128,8 +112,6 @@ def merge(rows: list[Row], pythons: list[Python]) -> None:
 def write(results: Results) -> None:
     """Write the tables into the documentation."""
     PIECE.write_text(piece(results), encoding="utf-8")
-    before, rest = README.read_text(encoding="utf-8").split(BEGIN)
-    README.write_text(before + BEGIN + "\n" + summary(results) + "\n" + END + rest.split(END)[1], encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from pyredisson._kinds.lock import LockCore
 from tests.servers import Server
 
 LIBRARY = Path(pyredisson.__file__).parent
-PAGE = LIBRARY.parent / "docs" / "explanation" / "architecture.md"
+PAGE = LIBRARY.parent / "docs" / "contributing" / "architecture.md"
 
 #: As many functions of the library at most; resumptions of coroutines count.
 PAIR = {"threads": 16, "asyncio": 22}

@@ -34,10 +34,10 @@ with open(os.environ["CALLS"], "a") as calls:
 
 
 def commands() -> list[tuple[Path, str]]:
-    """Each command, with its page: of the blocks, and how to install, which the README says in sentences, too."""
-    readme = ROOT / "README.md"
-    installs = re.findall(r"`(pip install [^`]+)`", readme.read_text(encoding="utf-8"))
-    return [(readme, install) for install in dict.fromkeys(installs)] + [
+    """Each command, with its page: of the blocks, and how to install, which that page says in sentences, too."""
+    page = ROOT / "docs" / "install.md"
+    installs = re.findall(r"`(pip install [^`]+)`", page.read_text(encoding="utf-8"))
+    return [(page, install) for install in dict.fromkeys(installs)] + [
         (page, command)
         for page in pages()
         for block in blocks_of(page)

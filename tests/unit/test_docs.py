@@ -18,7 +18,7 @@ import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config
 from pyredisson._tools.demo import demo
-from tests.examples import ROOT, blocks_of, examples_of, matches, pages, seen_in, tabs_of
+from tests.examples import ROOT, blocks_of, examples_of, matches, pages, reference, seen_in, tabs_of
 
 #: What may stand behind an opening fence. ``python`` is run; ``output`` is compared; MyST's directives are built.
 KNOWN = {"python", "output", "console", "text", "lua"}
@@ -152,6 +152,17 @@ def test_the_demo_of_the_readme_is_the_one_that_is_drawn():
     assert "…" not in picture, "its table was cut"
 
 
+def test_each_extra_is_on_the_page_on_installing():
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    extras = project.split("[project.optional-dependencies]\n")[1].split("\n[")[0]
+    rows = re.findall(r"^\| (`.*?) \|", (ROOT / "docs" / "install.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(re.findall(r"^(\w+) = \[", extras, re.MULTILINE))
+
+
+def test_the_readme_is_short():
+    assert len(README.read_text(encoding="utf-8").split()) <= 900
+
+
 def test_the_badges_of_the_readme_say_what_the_package_says():
     text, project = (README.read_text(encoding="utf-8"), (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert f"![version {pyredisson.__version__}](https://img.shields.io/badge/version-{pyredisson.__version__}-" in text
@@ -164,7 +175,7 @@ def test_the_badges_of_the_readme_say_what_the_package_says():
 
 def settings_table() -> list[dict[str, str]]:
     """The table of settings, a row each, by column."""
-    text = (ROOT / "docs" / "reference" / "config.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "expert.md").read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
     start = next(index for index, row in enumerate(rows) if row[0] == "setting")
     return [dict(zip(rows[start], row, strict=True)) for row in rows[start + 2 :]]
@@ -172,10 +183,6 @@ def settings_table() -> list[dict[str, str]]:
 
 def test_the_table_of_settings_has_each_in_its_order():
     assert [row["setting"] for row in settings_table()] == [f"`{field.name}`" for field in dataclasses.fields(Config)]
-
-
-def reference() -> str:
-    return "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").glob("*.md"))
 
 
 @pytest.mark.parametrize("package", [pyredisson, pyredisson.asyncio], ids=lambda package: package.__name__)
@@ -187,7 +194,7 @@ def test_every_public_name_is_in_the_reference(package):
         if value is getattr(pyredisson, name):
             places.append("pyredisson")
         named = [rf":: {re.escape(place)}\.{name}\b" for place in places]
-        assert re.search("|".join([*named, rf"py:function:: {name}\("]), text), name
+        assert re.search("|".join([*named, rf"py:function:: {re.escape(package.__name__)}\.{name}\("]), text), name
 
 
 def test_every_event_is_in_the_reference():

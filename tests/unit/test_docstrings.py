@@ -20,7 +20,7 @@ import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config
 from pyredisson._core.runtime import run
-from tests.examples import ROOT
+from tests.examples import reference
 from tests.promises.kinds import ended
 
 FORMS = {"threads": pyredisson, "asyncio": pyredisson.asyncio}
@@ -148,8 +148,7 @@ def test_every_class_and_public_method_has_a_short_example(form):
 
 def in_the_reference() -> Iterator[tuple[str, str]]:
     """Each class, method and function that the reference shows, and its docstring."""
-    pages = "\n".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs" / "reference").glob("*.md")))
-    for name in re.findall(r"^\.\. auto(?:class|exception|function):: ([\w.]+)", pages, re.MULTILINE):
+    for name in re.findall(r"^\.\. auto(?:class|exception|function):: ([\w.]+)", reference(), re.MULTILINE):
         value = pkgutil.resolve_name(name)
         yield name, inspect.getdoc(value) or ""
         if inspect.isclass(value):

@@ -46,8 +46,10 @@ def test_each_supported_python_is_named_and_tested():
     assert [int(each[1]) for each in named if each] == list(range(FIRST, LAST + 1))
     tested = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text())["jobs"]["quick"]["strategy"]["matrix"]
     assert {f"3.{minor}" for minor in range(FIRST, LAST + 1)} < set(tested["python"])
-    compatibility = (ROOT / "README.md").read_text(encoding="utf-8").split("## Compatibility")[1].split("\n## ")[0]
-    assert {f"3.{minor}" for minor in range(FIRST, LAST + 1)} <= set(re.findall(r"\b3\.\d+\b", compatibility))
+    for page in ("README.md", "docs/install.md"):
+        assert f"Python 3.{FIRST} to 3.{LAST}" in (ROOT / page).read_text(encoding="utf-8")
+    table = (ROOT / "docs" / "_generated" / "servers.md").read_text(encoding="utf-8")
+    assert {f"3.{minor}" for minor in range(FIRST, LAST + 1)} <= set(re.findall(r"CPython (3\.\d+)", table))
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)

@@ -535,7 +535,7 @@ def test_the_architecture_page_says_what_each_package_imports():
     for module, others in imports_between(TREES).items():
         found = imported.setdefault(package_of(module), set())
         found |= {package_of(other) for other in others} - {package_of(module)}
-    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "contributing" / "architecture.md").read_text(encoding="utf-8")
     table = page.partition("| package | what it imports when it runs |")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE)
     said = {package: set(re.findall(r"`(\w+)`", others)) for package, others in rows}
@@ -548,7 +548,7 @@ def test_one_page_lists_the_public_modules():
 
 
 def test_the_architecture_page_draws_the_tree():
-    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "contributing" / "architecture.md").read_text(encoding="utf-8")
     drawn = set(re.findall(r"[\w./]+", page.partition("```text\npyredisson/")[2].partition("```")[0]))
     for path in SOURCES:
         package, *inner = path.relative_to(PACKAGE).with_suffix("").parts
