@@ -283,7 +283,7 @@ RequestT = TypeVar("RequestT", bound=ServerRequest)
 async def _receive(request: ServerRequest, begun: asyncio.Future[Any]) -> Reply:
     """Return the reply. Raises as ``Runtime.eval`` does, at its timeout at the latest."""
     if isinstance(begun, asyncio.Task):
-        await asyncio.wait({begun})  # Not the task itself: it could swallow a cancellation, see tasks.py.
+        await asyncio.wait({begun})  # Not the task itself: it could swallow a cancellation, see ``shielded()``.
         error = None if begun.cancelled() else begun.exception()
         if isinstance(error, Exception):  # Of any class: it is about this server alone.
             raise as_failure(error)
