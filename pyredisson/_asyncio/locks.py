@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 from pyredisson import _kinds as kinds
 from pyredisson._asyncio import fast_path
 from pyredisson._asyncio.hold import Hold
-from pyredisson._core.deadline import wait_seconds
+from pyredisson._core.deadline import Seconds, wait_seconds
 from pyredisson._quorum.hold import majority
 from pyredisson._shared.arguments import cores_of, own_keywords, refuse, wait_of
 from pyredisson._shared.client import Handle
 from pyredisson.lease import AsyncLease as Lease
 
 if TYPE_CHECKING:
-    from pyredisson._core.deadline import Seconds
     from pyredisson._kinds.lock import FencedLockCore, LockCore
     from pyredisson._kinds.read_write_lock import ReadWriteLockCore
     from pyredisson._quorum.multi_lock import MultiLockCore

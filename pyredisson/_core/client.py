@@ -17,13 +17,13 @@ from pyredisson._core.failures import (
     Rejected,
     Unanswered,
     Unusable,
+    explain_type,
     is_contained,
     replicas_appeared,
     superseded,
     without_effect,
 )
 from pyredisson._core.holder_lookup import Finder
-from pyredisson._core.messages import explain_type
 from pyredisson._core.names import check_one_slot
 from pyredisson._core.numbered import Ledger
 from pyredisson._core.owners import OwnershipTable

@@ -23,13 +23,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 from pyredisson._core.event import Record, record
 from pyredisson._core.failures import Failure
 from pyredisson._core.names import OBSERVERS, LockNames, ReadWriteNames, presence_key
-from pyredisson._core.presence import Identity
+from pyredisson._core.presence import Entry, Identity
 from pyredisson.holders import Holder
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.ownership import Ownership
-    from pyredisson._core.presence import Entry
     from pyredisson._core.runtime import Reply
 
 #: Seconds that a search may take.

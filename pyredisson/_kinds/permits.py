@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, ClassVar, final
 from pyredisson._core import events
 from pyredisson._core.acquiring import announce_wait, report_failed, report_outcome
 from pyredisson._core.deadline import Deadline, lease_ms
-from pyredisson._core.failures import OUR_ERRORS, Failure, cannot_wait, gives_way, is_interruption
+from pyredisson._core.failures import OUR_ERRORS, Failure, cannot_wait, explain_type, gives_way, is_interruption
 from pyredisson._core.hold import check_skip, leave_closed, lost_error, release_later
 from pyredisson._core.kind import HeldKind
-from pyredisson._core.messages import explain_type
 from pyredisson._core.names import SemaphoreNames, owner_field
 from pyredisson._core.numbered import NumberedCall, Operation, ScriptCall
 from pyredisson._core.ownership import Ownership
@@ -31,8 +30,7 @@ from pyredisson._core.requests import (
     waits_through,
 )
 from pyredisson._core.runtime import PUBLISH
-from pyredisson._core.wait_queue import QueuedGroup
-from pyredisson._core.waiting import WaitingCall, released_as, wait_in_queue
+from pyredisson._core.waiting import QueuedGroup, WaitingCall, released_as, wait_in_queue
 from pyredisson._kinds.numbered import NumberedCore, count_of
 from pyredisson.errors import LockError, LockTimeoutError
 
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
     from pyredisson._core.hold import SingleHold
     from pyredisson._core.requests import Answer, PermitOutcome
     from pyredisson._core.runtime import Progress, Reply, Request, Runtime
-    from pyredisson._core.wait_queue import QueueUpdate
+    from pyredisson._core.waiting import QueueUpdate
     from pyredisson.lease import Lease
 
 

@@ -19,16 +19,14 @@ import redis.connection
 import redis.exceptions as rx
 
 from pyredisson._core.failures import NotSent, Unanswered
-from pyredisson._net.link import CONNECTING, Pool, ServerLink
-from pyredisson._net.refusals import as_redis_error, as_reply, not_opened
+from pyredisson._net.link import CONNECTING, Pool, ServerLink, Transport
 from pyredisson._net.topology import Cluster, FoundBySentinels, Sentinels, cluster_of, connections_of
-from pyredisson._net.wire import Address, Connect, Introduce, app_in
+from pyredisson._net.wire import Address, Connect, Introduce, app_in, as_redis_error, as_reply, not_opened
 from pyredisson._shared.process import monotonic
 from pyredisson.config import Config
 
 if TYPE_CHECKING:
     from pyredisson._net.cluster import ClusterLink, TimedMutex
-    from pyredisson._net.link import Transport
 
 DEFAULT_URL = "redis://localhost:6379"
 

@@ -12,11 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyredisson._core.acquiring import acquire, check_not_lost, check_reentrant, report_failed, report_outcome
-from pyredisson._core.deadline import RETRY, Deadline, certain_for, lease_ms
-from pyredisson._core.failures import Failure, is_interruption
+from pyredisson._core.deadline import RETRY, Deadline, Seconds, certain_for, lease_ms
+from pyredisson._core.failures import Failure, held_here, is_interruption, not_held, timed_out
 from pyredisson._core.hold import CallNote, HolderCore, HoldState, lost_error
 from pyredisson._core.holder_lookup import BUDGET, found_here
-from pyredisson._core.messages import held_here, not_held, timed_out
 from pyredisson._core.releasing import hand_over
 from pyredisson._quorum.hold import (
     KIND,
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.deadline import Seconds
     from pyredisson._core.owners import Caller, MadeCaller
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.runtime import Progress

@@ -12,11 +12,10 @@ from datetime import timedelta
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeVar
 
-from pyredisson._core.deadline import lease_ms, wait_seconds
+from pyredisson._core.deadline import Seconds, Uniform, lease_ms, wait_seconds
 from pyredisson.config import Backoff, Config, ConstantBackoff, ExponentialBackoff
 
 if TYPE_CHECKING:
-    from pyredisson._core.deadline import Seconds, Uniform
     from pyredisson._core.waiting import Delays
     from pyredisson._kinds.lock import LockCore
 

@@ -9,18 +9,15 @@ import functools
 import inspect
 import string
 from collections.abc import Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, get_args
+from typing import Any, Literal, ParamSpec, TypeAlias, get_args
 
 from pyredisson import _kinds as kinds
-from pyredisson._core.deadline import lease_ms, seconds, whole_ms
+from pyredisson._core.deadline import Seconds, lease_ms, seconds, whole_ms
 from pyredisson._core.names import check_name
 from pyredisson._shared.arguments import NotPortable, check_times
 from pyredisson._shared.owners import make_core
 from pyredisson.errors import LockError
 from pyredisson.runs import Ran
-
-if TYPE_CHECKING:
-    from pyredisson._core.deadline import Seconds
 
 P = ParamSpec("P")
 

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 
 from pyredisson import _kinds as kinds
-from pyredisson._core.deadline import wait_seconds
+from pyredisson._core.deadline import Seconds, wait_seconds
 from pyredisson._core.runtime import run, run_to_the_end
 from pyredisson._quorum.hold import majority
 from pyredisson._shared.arguments import cores_of, own_keywords, refuse, wait_of
@@ -18,7 +18,6 @@ from pyredisson._threads.hold import Hold
 from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
-    from pyredisson._core.deadline import Seconds
     from pyredisson._kinds.lock import FencedLockCore, LockCore
     from pyredisson._kinds.read_write_lock import ReadWriteLockCore
     from pyredisson._quorum.multi_lock import MultiLockCore
