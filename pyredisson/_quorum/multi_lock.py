@@ -25,6 +25,7 @@ from pyredisson._quorum.hold import (
     innermost,
     majority,
     release,
+    reuse_requests,
     undo,
     undo_interrupted,
     unreachable,
@@ -444,6 +445,7 @@ class InOrder:
         began = runtime.now()
         for index, (member, ownership) in enumerate(zip(whole.members, whole.ownerships, strict=True)):
             whole.parts[index] = part = whole.new_part(index)
+            reuse_requests(member, member.kind, ownership, part)
             acquired = await acquire(member.client, member.kind, ownership, part, 0, for_multi_lock=True)
             if not acquired and wait != 0:
                 _keep(whole, renewed=True)  # While this one is waited for.
