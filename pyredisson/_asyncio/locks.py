@@ -142,6 +142,24 @@ class AnyLock(Handle, shown="Lock"):
         """
         return await self._core.extend(lease_time)
 
+    def ensure_held(self) -> None:
+        """Raise an error unless the calling task's hold is certain at this moment. Asks no server.
+
+        For a function that must be called only while the lock is held. A block of :meth:`hold` that was entered in
+        another task has its :class:`Lease` for that.
+
+        Example::
+
+            def save(order: int) -> None:
+                lock.ensure_held()  # right before what only the holder may do
+                print("saved", order)
+
+        Raises:
+            LockLostError: The lease expired, or the lock was deleted or force-unlocked.
+            LockNotOwnedError: The calling task does not hold the lock, or is releasing it.
+        """
+        self._core.ensure_held()
+
     async def force_unlock(self) -> bool:
         """Free the lock, or all members of a multi-lock, regardless of the holder.
 

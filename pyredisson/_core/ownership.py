@@ -215,6 +215,13 @@ class Ownership(Owned):
                 return hold
         return self.ended_here()
 
+    def held_here(self) -> SingleHold | None:
+        """The innermost hold that no one is releasing, of a multi-lock as well, that the calling context sees."""
+        in_flight = self.in_flight
+        releasing = in_flight.holds if in_flight.pending is Pending.RELEASE else ()
+        claimed = (*releasing, *in_flight.due)
+        return next((hold for hold in reversed(self.holds) if hold not in claimed and self.sees(hold)), None)
+
     def ended_here(self) -> SingleHold | None:
         """The hold whose unlock is to come, since it has ended, from the calling context: the last one."""
         return next((hold for hold in reversed(self.ended) if hold.whole is None and self.sees(hold)), None)

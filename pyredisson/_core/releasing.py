@@ -262,8 +262,25 @@ def _where_ended(kind: LockKind, ownership: Ownership) -> Ownership | None:
     return next((each for each in mine if each.ended_here() is not None), None)
 
 
-def not_owned(kind: LockKind, ownership: Ownership) -> LockNotOwnedError:
-    """Return the error for an owner that holds nothing of its own; look whether another one of this client does."""
+def ensure_held(client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
+    """Raise an error unless its owner holds it for certain, by itself or through a multi-lock. Asks no server.
+
+    Raises:
+        LockLostError: It was lost.
+        LockNotOwnedError: Its owner does not hold it, or an unlock of it is under way.
+    """
+    expire(client, ownership)
+    hold = ownership.held_here() or ownership.ended_here()
+    if hold is None:
+        raise not_owned(kind, ownership, releases=False)
+    _raise_if_lost(ownership, hold)
+
+
+def not_owned(kind: LockKind, ownership: Ownership, *, releases: bool = True) -> LockNotOwnedError:
+    """Return the error for an owner that holds nothing of its own; look whether another one of this client does.
+
+    ``releases``: whether it was to be released.
+    """
     kind.client.check_open()  # A signal handler may have closed it since the call began.
     ended = _where_ended(kind, ownership)
     if ended is not None:
@@ -277,7 +294,7 @@ def not_owned(kind: LockKind, ownership: Ownership) -> LockNotOwnedError:
         )
     other = other_local_holder(kind, ownership)
     return LockNotOwnedError(
-        not_held("lock", ownership.name, ownership.who, _as_text(other, kind)),
+        not_held("lock", ownership.name, ownership.who, _as_text(other, kind), releases=releases),
         name=ownership.name,
         holder=None if other is None else found_here(kind.client, other).holder,
     )
@@ -424,7 +441,7 @@ async def extend(
         hold = ownership.to_unlock()
     if hold is None:
         assert kind is not None, "an owner extends a lock of some kind"
-        raise not_owned(kind, ownership)
+        raise not_owned(kind, ownership, releases=False)
     _raise_if_lost(ownership, hold)
     runtime, failures = client.runtime, 0
     over = runtime.now() + client.config.timeout

@@ -21,6 +21,7 @@ from pyredisson._core.messages import never_expires, timed_out
 from pyredisson._core.names import LockNames
 from pyredisson._core.ownership import Ownership, ReadyRequests
 from pyredisson._core.releasing import (
+    ensure_held,
     extend,
     force_unlock,
     hand_over,
@@ -289,6 +290,10 @@ class LockCore(HolderCore[Ownership]):
         client = self.client
         extending = own.called(client.runtime.thread(), extend, client, own, lease, None, self.kind)
         return await (extending if self.made_for is None else self.made_for.alone(extending))
+
+    def ensure_held(self) -> None:
+        """Raise an error unless the caller holds it for certain at this moment. Asks no server."""
+        ensure_held(self.client, self.kind, self.mine())
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 

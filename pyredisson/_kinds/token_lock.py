@@ -186,7 +186,7 @@ class TokenLockCore(LockCore):
         expire(client, ownership)
         hold = ownership.to_unlock()
         if hold is None:
-            raise not_owned(self.kind, ownership)
+            raise not_owned(self.kind, ownership, releases=False)
         if ownership.loss is not None or hold.state is not HoldState.HELD:
             raise lost_error(ownership, ownership.loss or "its lease expired")
         generation = ownership.generation

@@ -221,8 +221,15 @@ class MultiLockCore(HolderCore[MultiHold]):
         self._check_open()
         whole = self.mine()
         if whole is None:
-            raise LockNotOwnedError(not_held("multi-lock", self.name, self.owner(), None), name=self.name)
+            raise self._not_owned_here()
         return await self._extend(whole, lease)
+
+    def ensure_held(self) -> None:
+        """Raise an error unless the caller holds it for certain at this moment. Asks no server."""
+        whole = self.mine()
+        if whole is None or whole.released:
+            raise self._not_owned_here()
+        _raise_if_ended(whole)
 
     async def _extend(self, whole: MultiHold, lease: int) -> bool:
         _raise_if_ended(whole)
@@ -336,6 +343,14 @@ class MultiLockCore(HolderCore[MultiHold]):
             not_held("multi-lock", self.name, self.owner(), held, free=free), name=self.name, holder=holder
         )
 
+    def _not_owned_here(self) -> LockNotOwnedError:
+        """Return the error for a caller that uses what it does not hold, as far as this client knows."""
+        other = self._local_holder()
+        held, holder = (None, None) if other is None else _as_found(other)
+        return LockNotOwnedError(
+            not_held("multi-lock", self.name, self.owner(), held, releases=False), name=self.name, holder=holder
+        )
+
     def _local_holder(self) -> MultiHold | None:
         """Return what another owner of this client holds of it, if one does."""
         mine, owns = self.mine(), (own for member in self.members for own in member.client.ownerships.of(member.name))
@@ -350,8 +365,7 @@ class MultiLockCore(HolderCore[MultiHold]):
         """
         other = self._local_holder()
         if other is not None:
-            held = next((own for own in other.ownerships if own.holds), other.ownerships[0])
-            return held_here(other.who), found_here(other.client, held).holder, False
+            return *_as_found(other), False
         now = self.client.runtime.now
         until = now() + BUDGET
         free = 0
@@ -371,6 +385,12 @@ def _raise_if_ended(whole: MultiHold) -> None:
     lost = whole.find_loss()
     if lost is not None or whole.certain_until() <= whole.client.runtime.now():
         raise lost_error(whole, lost or "its lease expired")
+
+
+def _as_found(other: MultiHold) -> tuple[str, Holder | None]:
+    """Return who of this process holds it, in words, and the holder."""
+    held = next((own for own in other.ownerships if own.holds), other.ownerships[0])
+    return held_here(other.who), found_here(other.client, held).holder
 
 
 def _node(number: int, address: str | None) -> str:
