@@ -15,6 +15,8 @@ from pyredisson._shared.client import Handle
 from pyredisson.lease import AsyncLease as Lease
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyredisson._core.deadline import Seconds
     from pyredisson._kinds.lock import FencedLockCore, LockCore
     from pyredisson._kinds.read_write_lock import ReadWriteLockCore
@@ -273,6 +275,7 @@ class AnyLock(Handle, shown="Lock"):
         lease_time: Seconds | None = None,
         *,
         skip: Literal[False] = False,
+        on_loss: Callable[[], object] | None = None,
         cancel_on_loss: bool = False,
     ) -> Hold[Lease[None]]: ...
 
@@ -283,6 +286,7 @@ class AnyLock(Handle, shown="Lock"):
         lease_time: Seconds | None = None,
         *,
         skip: bool,
+        on_loss: Callable[[], object] | None = None,
         cancel_on_loss: bool = False,
     ) -> Hold[Lease[None] | None]: ...
 
@@ -292,6 +296,7 @@ class AnyLock(Handle, shown="Lock"):
         lease_time: Seconds | None = None,
         *,
         skip: bool = False,
+        on_loss: Callable[[], object] | None = None,
         cancel_on_loss: bool = False,
         **unknown: NoReturn,
     ) -> Hold[Any]:
@@ -309,6 +314,8 @@ class AnyLock(Handle, shown="Lock"):
             wait_time: Seconds to wait at most. ``None``: wait without a time limit.
             lease_time: As for :meth:`lock`.
             skip: If the lock was not acquired in time, run the block without it, with ``None`` in place of a lease.
+            on_loss: Called once, without arguments, if this block's hold is lost: ``stop.set``, say. It is called as
+                ``Config.on_lock_lost`` is.
             cancel_on_loss: Cancel the block when the lock is lost; leaving it then raises ``LockLostError``.
 
         Returns:
@@ -321,7 +328,7 @@ class AnyLock(Handle, shown="Lock"):
         """
         if unknown:
             refuse(self.hold, unknown)
-        return Hold(self, wait_time, lease_time, skip, cancel_on_loss)
+        return Hold(self, wait_time, lease_time, skip, cancel_on_loss, on_loss)
 
 
 class Lock(AnyLock):
@@ -484,6 +491,7 @@ class FencedLock(Lock):
         lease_time: Seconds | None = None,
         *,
         skip: Literal[False] = False,
+        on_loss: Callable[[], object] | None = None,
         cancel_on_loss: bool = False,
     ) -> Hold[Lease[int]]: ...
 
@@ -494,6 +502,7 @@ class FencedLock(Lock):
         lease_time: Seconds | None = None,
         *,
         skip: bool,
+        on_loss: Callable[[], object] | None = None,
         cancel_on_loss: bool = False,
     ) -> Hold[Lease[int] | None]: ...
 
@@ -503,6 +512,7 @@ class FencedLock(Lock):
         lease_time: Seconds | None = None,
         *,
         skip: bool = False,
+        on_loss: Callable[[], object] | None = None,
         cancel_on_loss: bool = False,
         **unknown: NoReturn,
     ) -> Hold[Any]:
@@ -515,7 +525,7 @@ class FencedLock(Lock):
         """
         if unknown:
             refuse(self.hold, unknown)
-        return Hold(self, wait_time, lease_time, skip, cancel_on_loss)
+        return Hold(self, wait_time, lease_time, skip, cancel_on_loss, on_loss)
 
     async def get_token(self) -> int | None:
         """Return the token of the latest hold of any owner; ``None`` if there was no hold yet.

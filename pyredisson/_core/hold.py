@@ -24,7 +24,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
 
 from pyredisson._core import events
 from pyredisson._core.deadline import certain_for, optional_lease_ms, wait_seconds
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyredisson._core.deadline import Seconds
     from pyredisson._core.owners import Caller, MadeCaller, Trace
     from pyredisson._core.ownership import Ownership
-    from pyredisson._core.runtime import Progress
+    from pyredisson._core.runtime import Progress, Runtime
     from pyredisson.errors import LockTimeoutError
     from pyredisson.lease import Lease
 
@@ -228,6 +228,30 @@ class Owned(ABC):
     def call_no_more(self, callback: Callable[[], None]) -> None:
         """Its block was left."""
         self.on_loss = tuple(each for each in self.on_loss if each != callback)
+
+
+@final
+class LossCallback:
+    """The callback of one block, called once if its hold is lost; also if leaving the block finds that out."""
+
+    __slots__ = ("_callbacks", "_held", "_runtime")
+
+    def __init__(self, callback: Callable[[], object], held: Owned, runtime: Runtime) -> None:
+        self._callbacks = [callback]
+        self._held = held
+        self._runtime = runtime
+        held.call_when_lost(self.call)
+        if held.loss is not None:  # It was lost since it was acquired.
+            self.call()
+
+    def call(self) -> None:
+        """Call it, unless that was done."""
+        with suppress(IndexError):
+            self._runtime.call_back(self._callbacks.pop())
+
+    def end(self) -> None:
+        """Its block was left."""
+        self._held.call_no_more(self.call)
 
 
 # ---- blocks ----------------------------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ from pyredisson._threads.hold import Hold
 from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyredisson._core.deadline import Seconds
     from pyredisson._kinds.lock import FencedLockCore, LockCore
     from pyredisson._kinds.read_write_lock import ReadWriteLockCore
@@ -264,6 +266,7 @@ class AnyLock(Handle, shown="Lock"):
         lease_time: Seconds | None = None,
         *,
         skip: Literal[False] = False,
+        on_loss: Callable[[], object] | None = None,
     ) -> Hold[Lease[None]]: ...
 
     @overload
@@ -273,6 +276,7 @@ class AnyLock(Handle, shown="Lock"):
         lease_time: Seconds | None = None,
         *,
         skip: bool,
+        on_loss: Callable[[], object] | None = None,
     ) -> Hold[Lease[None] | None]: ...
 
     def hold(
@@ -281,6 +285,7 @@ class AnyLock(Handle, shown="Lock"):
         lease_time: Seconds | None = None,
         *,
         skip: bool = False,
+        on_loss: Callable[[], object] | None = None,
         **unknown: NoReturn,
     ) -> Hold[Any]:
         """Return a context manager that holds the lock for its block and reports a loss.
@@ -297,6 +302,8 @@ class AnyLock(Handle, shown="Lock"):
             wait_time: Seconds to wait at most. ``None``: wait without a time limit.
             lease_time: As for :meth:`lock`.
             skip: If the lock was not acquired in time, run the block without it, with ``None`` in place of a lease.
+            on_loss: Called once, without arguments, if this block's hold is lost: ``stop.set``, say. It is called as
+                ``Config.on_lock_lost`` is.
 
         Returns:
             A context manager whose value is a :class:`Lease`.
@@ -308,7 +315,7 @@ class AnyLock(Handle, shown="Lock"):
         """
         if unknown:
             refuse(self.hold, unknown)
-        return Hold(self, wait_time, lease_time, skip)
+        return Hold(self, wait_time, lease_time, skip, on_loss)
 
 
 class Lock(AnyLock):
@@ -471,6 +478,7 @@ class FencedLock(Lock):
         lease_time: Seconds | None = None,
         *,
         skip: Literal[False] = False,
+        on_loss: Callable[[], object] | None = None,
     ) -> Hold[Lease[int]]: ...
 
     @overload
@@ -480,6 +488,7 @@ class FencedLock(Lock):
         lease_time: Seconds | None = None,
         *,
         skip: bool,
+        on_loss: Callable[[], object] | None = None,
     ) -> Hold[Lease[int] | None]: ...
 
     def hold(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -488,6 +497,7 @@ class FencedLock(Lock):
         lease_time: Seconds | None = None,
         *,
         skip: bool = False,
+        on_loss: Callable[[], object] | None = None,
         **unknown: NoReturn,
     ) -> Hold[Any]:
         """Return a context manager as :meth:`Lock.hold` does; ``lease.token`` is the token of the hold.
@@ -499,7 +509,7 @@ class FencedLock(Lock):
         """
         if unknown:
             refuse(self.hold, unknown)
-        return Hold(self, wait_time, lease_time, skip)
+        return Hold(self, wait_time, lease_time, skip, on_loss)
 
     def get_token(self) -> int | None:
         """Return the token of the latest hold of any owner; ``None`` if there was no hold yet.
