@@ -27,7 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
 
 from pyredisson._core import events
-from pyredisson._core.deadline import certain_for, optional_lease_ms, wait_seconds
+from pyredisson._core.deadline import optional_lease_ms, wait_seconds
 from pyredisson._core.failures import OUR_ERRORS, Failure, gives_way
 from pyredisson._core.names import owner_field
 from pyredisson.errors import LockLostError, LockNotOwnedError, OutcomeUnknownError
@@ -88,10 +88,10 @@ class SingleHold:
     )
 
     def __init__(
-        self, lease_ms: int, certain: float | None = None, *, watchdog: bool, block: bool = False, whole: Any = None
+        self, lease_ms: int, certain: float, *, watchdog: bool, block: bool = False, whole: Any = None
     ) -> None:
         self.lease_ms: int = lease_ms
-        self.certain: float = certain_for(lease_ms) if certain is None else certain
+        self.certain: float = certain
         self.watchdog: bool = watchdog
         self.watched: bool = watchdog or block  # The body of hold() wants to know, whatever its lease.
         self.block: Callable[[], object | None] | None = None
@@ -290,6 +290,11 @@ class HolderCore(ABC, Generic[HeldT]):
         """Return the owner: the calling thread or task, unless this handle acts for another one."""
         caller = self.client.runtime.owner()  # In any case: it checks the event loop.
         return self.made_for or caller
+
+    def check_lease(self, lease: int) -> None:
+        """Raise ``ValueError`` for a fixed lease, in ms, that is not longer than the loss margin of a client."""
+        for client in self.clients()[1]:
+            client.check_lease(lease)
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyredisson._core import events
 from pyredisson._core.acquiring import adopt, expire, resume, settle, settle_on_leaving, wait_for_turn
-from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY, certain_for
+from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY
 from pyredisson._core.failures import Failure, Rejected, Unusable, cannot_wait, is_interruption
 from pyredisson._core.hold import HoldState, lost_error, release_later, send_release
 from pyredisson._core.holder_lookup import found_here
@@ -325,7 +325,7 @@ def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: floa
         client.report_lost(ownership, lost, reason)
         raise lost_error(ownership, reason)
     hold = next(iter(ownership.in_flight.holds), None)
-    stands = ownership.released(call.request_id, sent + certain_for(call.lease_ms) if count > 1 else 0.0)
+    stands = ownership.released(call.request_id, sent + client.certain_for(call.lease_ms) if count > 1 else 0.0)
     if not stands and hold is not None:  # The answer was read when the lease had ended.
         ownership.forget(hold)
         if ownership.loss is not None:
@@ -433,7 +433,9 @@ async def extend(
     Raises:
         LockLostError: It was lost.
         LockNotOwnedError: Its owner does not hold it.
+        ValueError: The lease is not longer than the loss margin.
     """
+    client.check_lease(lease_ms)
     if ownership.pending is not None:
         await settle_or_explain(client, ownership)
     expire(client, ownership)

@@ -152,7 +152,11 @@ class PermitSemaphoreCore(PermitsCore):
         lease = None if lease_time is None else lease_ms(lease_time)
         wait = wait_seconds(wait_time)
         permit = self.client.runtime.random_bytes(ID_BYTES)
-        hold = SingleHold(lease or self.client.watchdog.lease_ms, watchdog=lease is None, block=True)
+        client = self.client
+        if lease is not None:
+            client.check_lease(lease)
+        lease_or_usual = lease or client.watchdog.lease_ms
+        hold = SingleHold(lease_or_usual, client.certain_for(lease_or_usual), watchdog=lease is None, block=True)
         acquire, release = self.acquiring(1, hold.lease_ms), self.releasing()
         return Block(self, 1, hold, acquire, release, wait, skip=skip, on_loss=on_loss, permit=permit)
 

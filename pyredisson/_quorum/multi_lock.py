@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyredisson._core.acquiring import acquire, check_not_lost, check_reentrant, report_failed, report_outcome
-from pyredisson._core.deadline import RETRY, Deadline, certain_for, lease_ms
+from pyredisson._core.deadline import RETRY, Deadline, lease_ms
 from pyredisson._core.failures import Failure, is_interruption
 from pyredisson._core.hold import CallNote, HolderCore, HoldState, lost_error
 from pyredisson._core.holder_lookup import BUDGET, found_here
@@ -159,6 +159,8 @@ class MultiLockCore(HolderCore[MultiHold]):
 
     def new_hold(self, lease: int | None, *, block: bool = False) -> MultiHold:
         """See :meth:`HolderCore.new_hold`."""
+        if lease is not None:
+            self.check_lease(lease)
         return MultiHold(self.members, self.quorum, self._key, self.name, self.owner(), lease, block=block)
 
     def held_with(self, hold: MultiHold) -> tuple[MultiHold, Callable[[int], Coroutine[Any, Any, bool]]]:
@@ -232,12 +234,14 @@ class MultiLockCore(HolderCore[MultiHold]):
         _raise_if_ended(whole)
 
     async def _extend(self, whole: MultiHold, lease: int) -> bool:
+        for client in self._clients:
+            client.check_lease(lease)
         _raise_if_ended(whole)
         sent = self.client.runtime.now()
         await extend(whole, lease)
         whole.extended()
         _raise_if_ended(whole)
-        return whole.certain_until() >= sent + certain_for(lease)
+        return whole.certain_until() >= sent + min(client.certain_for(lease) for client in self._clients)
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 

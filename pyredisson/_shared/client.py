@@ -253,6 +253,8 @@ class LockBlock(NotPortable, Generic[LeaseT_co], shown="Hold"):
     ) -> None:
         self._wait = wait_seconds(wait_time)
         self._lease_ms = None if lease_time is None else lease_ms(lease_time)
+        if self._lease_ms is not None:
+            lock._core.check_lease(self._lease_ms)
         check_skip(skip)
         if on_loss is not None:
             check_on_loss(on_loss)
