@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyredisson._core import events
-from pyredisson._core.deadline import CLEANUP_BUDGET, REPEAT, Deadline, certain_for
+from pyredisson._core.deadline import CLEANUP_BUDGET, REPEAT, Deadline
 from pyredisson._core.failures import (
     Failure,
     Rejected,
@@ -653,7 +653,7 @@ def _take_reply(
         client.report_lost(ownership, lost, reason)
         if not behind:
             raise lost_error(ownership, reason)
-    elif not ownership.released(begun.request_id, sent + certain_for(begun.lease_ms), behind=behind):
+    elif not ownership.released(begun.request_id, sent + client.certain_for(begun.lease_ms), behind=behind):
         return False
     if not ownership.watched():
         client.watchdog.unwatch(ownership)

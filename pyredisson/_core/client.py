@@ -167,7 +167,7 @@ class ClientCore:
     def cause_of(self, ownership: Ownership) -> str:
         """Say why the server no longer has what an owner holds, as far as is known."""
         holds = ownership.holds
-        certain = min([certain_for(hold.lease_ms) for hold in holds], default=0.0)
+        certain = min([self.certain_for(hold.lease_ms) for hold in holds], default=0.0)
         confirmed = max([ownership.deadline - certain, *(hold.since for hold in holds)])
         node = self.runtime.node_of(self.key_of(ownership.name))
         return self.server.cause(node, confirmed) or ownership.gone()
@@ -248,6 +248,16 @@ class ClientCore:
     def attempt_timeout(self, lease_ms: int) -> float:
         """How long to wait for one reply: a stopped server must not cost the lease, nor the whole budget."""
         return self._patience if lease_ms >= self._lease_of_patience else lease_ms / 6000
+
+    def certain_for(self, lease_ms: int) -> float:
+        """Return for how many seconds after *sending* a lease is certain. Each deadline of a hold is counted by it."""
+        return certain_for(lease_ms, self.config.loss_margin)
+
+    def check_lease(self, lease_ms: int, what: str = "lease_time") -> None:
+        """Raise ``ValueError`` for a fixed lease that would be lost at once: one not longer than the loss margin."""
+        margin = self.config.loss_margin
+        if lease_ms <= margin * 1000:
+            raise ValueError(f"{what}={lease_ms / 1000:g} must be longer than Config.loss_margin ({margin:g} s)")
 
     async def exchange(
         self,

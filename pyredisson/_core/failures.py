@@ -267,8 +267,8 @@ def timed_out(what: str, name: str, wait: float | None, why: str | None, tries: 
     return f"{what} {name!r} is held by another owner{f'; {why}' if why else ''}"
 
 
-def not_held(what: str, name: str, who: Caller, held: str | None, *, free: bool = False) -> str:
-    """The message for who releases a lock that it does not hold.
+def not_held(what: str, name: str, who: Caller, held: str | None, *, free: bool = False, releases: bool = True) -> str:
+    """The message for who releases, or uses, a lock that it does not hold.
 
     Args:
         what: What kind of lock it is.
@@ -276,10 +276,13 @@ def not_held(what: str, name: str, who: Caller, held: str | None, *, free: bool 
         who: Its caller.
         held: That another owner of this client holds it.
         free: Whether it is known that no one holds it.
+        releases: Whether it was to be released.
     """
     start = f"{what} {name!r} is not held by {who.describe()} (number {who.number})"
     if free:
         return f"{start}: no one holds it (released twice, or never acquired?)"
+    if not releases:
+        return f"{start}: it is {held}" if held else f"{start}: acquire it first, in the same thread or task"
     there = f" it is {held}, and" if held else ""
     return (
         f"{start}:{there} only the thread or task that "

@@ -12,7 +12,7 @@ from pyredisson._core import events
 from pyredisson._core.acquiring import announce_wait, report_failed, report_outcome
 from pyredisson._core.deadline import Deadline, lease_ms
 from pyredisson._core.failures import OUR_ERRORS, Failure, cannot_wait, explain_type, gives_way, is_interruption
-from pyredisson._core.hold import check_skip, leave_closed, lost_error, release_later
+from pyredisson._core.hold import LossCallback, check_skip, leave_closed, lost_error, release_later
 from pyredisson._core.kind import HeldKind
 from pyredisson._core.names import SemaphoreNames, owner_field
 from pyredisson._core.numbered import NumberedCall, Operation, ScriptCall
@@ -403,6 +403,7 @@ class Block:
         entered: Whether it was entered.
         lease: The lease of the block; ``None`` before it is entered, and without permits.
         name: The semaphore's name.
+        on_loss: Called once if they are lost.
     """
 
     def __init__(
@@ -415,10 +416,12 @@ class Block:
         wait: float | None,
         *,
         skip: bool,
+        on_loss: Callable[[], object] | None = None,
         permit: bytes = b"",
     ) -> None:
         check_skip(skip)
         self.name: str = core.names.name
+        self.on_loss: Callable[[], object] | None = on_loss
         self.entered: bool = False
         self.lease: Lease[None] | None = None
         self._core = core
@@ -460,6 +463,8 @@ class Block:
                 client.watchdog.watch(ownership)
             elif self._count:
                 client.presence.begin_block(ownership)
+            if self.on_loss is not None:
+                LossCallback(self.on_loss, ownership, client.runtime)
             return self.lease
         self.lease = None
         if self._skip:

@@ -320,7 +320,7 @@ class ConditionCore(NumberedCore):
             if own.holds:
                 await client.learn_cause(name)
                 raise lost_error(own, own.loss or client.cause_of(own))
-            raise LockNotOwnedError(not_held("lock", name, own.who, None), name=name)
+            raise LockNotOwnedError(not_held("lock", name, own.who, None, releases=False), name=name)
 
     async def notify_all(self, progress: Progress | None = None) -> None:
         """Notify all who wait. ``progress``: see ``run_to_the_end``."""

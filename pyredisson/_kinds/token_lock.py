@@ -183,7 +183,7 @@ class TokenLockCore(LockCore):
         expire(client, ownership)
         hold = ownership.to_unlock()
         if hold is None:
-            raise not_owned(self.kind, ownership)
+            raise not_owned(self.kind, ownership, releases=False)
         if ownership.loss is not None or hold.state is not HoldState.HELD:
             raise lost_error(ownership, ownership.loss or "its lease expired")
         generation = ownership.generation
@@ -192,7 +192,7 @@ class TokenLockCore(LockCore):
         sent = client.runtime.now()
         now_ms, end_ms = await self._extend_until(ownership, generation, until_ms)
         if end_ms is not None and end_ms > now_ms:
-            ownership.renewed(generation, sent, end_ms - now_ms)
+            ownership.renewed(generation, sent + client.certain_for(end_ms - now_ms))
 
     async def _extend_until(self, ownership: Ownership, generation: int, until_ms: int) -> tuple[int, int | None]:
         """Let the hold end at ``until_ms`` of the server's clock or later; 0 leaves it as it is."""

@@ -234,7 +234,7 @@ class MultiHold(Owned):
         if lease is None:
             part = SingleHold(watchdog.lease_ms, watchdog.certain, watchdog=True, whole=self)
         else:
-            part = SingleHold(lease, watchdog=renewed, whole=self)
+            part = SingleHold(lease, self.members[index].client.certain_for(lease), watchdog=renewed, whole=self)
         part.watched = self.watched or renewed
         part.block = self.block
         bound = self.client.config.quorum_max_extensions

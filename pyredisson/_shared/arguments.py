@@ -72,6 +72,20 @@ def check_times(wait_time: Seconds | None, lease_time: Seconds | None) -> None:
         lease_ms(lease_time)
 
 
+def check_on_loss(callback: Callable[[], object]) -> None:
+    """Raise ``TypeError`` unless it can be called without arguments, as far as that is known of it."""
+    if not callable(callback):
+        raise TypeError(f"on_loss must be a function without arguments, such as stop.set, not {callback!r}")
+    try:
+        signature = inspect.signature(callback)
+    except (TypeError, ValueError):
+        return  # Some that are written in C have none.
+    try:
+        signature.bind()
+    except TypeError:
+        raise TypeError(f"on_loss is called without arguments: {callback!r} takes {signature}") from None
+
+
 def wait_of(blocking: bool, timeout: float | timedelta) -> float | None:
     """Return for how many seconds ``acquire(blocking, timeout)`` has to wait; ``None``: without end.
 

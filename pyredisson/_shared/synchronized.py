@@ -247,6 +247,7 @@ class RunOnce(NotPortable):
         self._least_ms = whole_ms(least, "at_least") if least > 0 else 0
         if not (least >= 0 and self._least_ms <= self._most_ms):
             raise ValueError(f"at_least must be from 0 to at_most, not {least:g} s")
+        client._core.check_lease(self._most_ms, "at_most")
         self._client, self._key, self._most, self._skipped = client, key, at_most, skipped
         self._entered: Any = None
 

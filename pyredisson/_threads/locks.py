@@ -18,6 +18,8 @@ from pyredisson._threads.hold import Hold
 from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyredisson._kinds.lock import FencedLockCore, LockCore
     from pyredisson._kinds.read_write_lock import ReadWriteLockCore
     from pyredisson._quorum.multi_lock import MultiLockCore
@@ -142,6 +144,24 @@ class AnyLock(Handle, shown="Lock"):
         """
         return run(self._core.extend(lease_time))
 
+    def ensure_held(self) -> None:
+        """Raise an error unless the calling thread's hold is certain at this moment. Asks no server.
+
+        For a function that must be called only while the lock is held. A block of :meth:`hold` that was entered in
+        another thread has its :class:`Lease` for that.
+
+        Example::
+
+            def save(order: int) -> None:
+                lock.ensure_held()  # right before what only the holder may do
+                print("saved", order)
+
+        Raises:
+            LockLostError: The lease expired, or the lock was deleted or force-unlocked.
+            LockNotOwnedError: The calling thread does not hold the lock, or is releasing it.
+        """
+        self._core.ensure_held()
+
     def force_unlock(self) -> bool:
         """Free the lock, or all members of a multi-lock, regardless of the holder.
 
@@ -245,6 +265,7 @@ class AnyLock(Handle, shown="Lock"):
         lease_time: Seconds | None = None,
         *,
         skip: Literal[False] = False,
+        on_loss: Callable[[], object] | None = None,
     ) -> Hold[Lease[None]]: ...
 
     @overload
@@ -254,6 +275,7 @@ class AnyLock(Handle, shown="Lock"):
         lease_time: Seconds | None = None,
         *,
         skip: bool,
+        on_loss: Callable[[], object] | None = None,
     ) -> Hold[Lease[None] | None]: ...
 
     def hold(
@@ -262,6 +284,7 @@ class AnyLock(Handle, shown="Lock"):
         lease_time: Seconds | None = None,
         *,
         skip: bool = False,
+        on_loss: Callable[[], object] | None = None,
         **unknown: NoReturn,
     ) -> Hold[Any]:
         """Return a context manager that holds the lock for its block and reports a loss.
@@ -278,6 +301,8 @@ class AnyLock(Handle, shown="Lock"):
             wait_time: Seconds to wait at most. ``None``: wait without a time limit.
             lease_time: As for :meth:`lock`.
             skip: If the lock was not acquired in time, run the block without it, with ``None`` in place of a lease.
+            on_loss: Called once, without arguments, if this block's hold is lost: ``stop.set``, say. It is called as
+                ``Config.on_lock_lost`` is.
 
         Returns:
             A context manager whose value is a :class:`Lease`.
@@ -289,7 +314,7 @@ class AnyLock(Handle, shown="Lock"):
         """
         if unknown:
             refuse(self.hold, unknown)
-        return Hold(self, wait_time, lease_time, skip)
+        return Hold(self, wait_time, lease_time, skip, on_loss)
 
 
 class Lock(AnyLock):
@@ -452,6 +477,7 @@ class FencedLock(Lock):
         lease_time: Seconds | None = None,
         *,
         skip: Literal[False] = False,
+        on_loss: Callable[[], object] | None = None,
     ) -> Hold[Lease[int]]: ...
 
     @overload
@@ -461,6 +487,7 @@ class FencedLock(Lock):
         lease_time: Seconds | None = None,
         *,
         skip: bool,
+        on_loss: Callable[[], object] | None = None,
     ) -> Hold[Lease[int] | None]: ...
 
     def hold(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -469,6 +496,7 @@ class FencedLock(Lock):
         lease_time: Seconds | None = None,
         *,
         skip: bool = False,
+        on_loss: Callable[[], object] | None = None,
         **unknown: NoReturn,
     ) -> Hold[Any]:
         """Return a context manager as :meth:`Lock.hold` does; ``lease.token`` is the token of the hold.
@@ -480,7 +508,7 @@ class FencedLock(Lock):
         """
         if unknown:
             refuse(self.hold, unknown)
-        return Hold(self, wait_time, lease_time, skip)
+        return Hold(self, wait_time, lease_time, skip, on_loss)
 
     def get_token(self) -> int | None:
         """Return the token of the latest hold of any owner; ``None`` if there was no hold yet.

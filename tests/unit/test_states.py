@@ -76,7 +76,7 @@ ENDS = ("granted", "refused", "released", "lose_one", "given_back", "abandon", "
 
 
 def new_hold() -> SingleHold:
-    return SingleHold(10_000, watchdog=False)
+    return SingleHold(10_000, 9.0, watchdog=False)
 
 
 def held(ownership: Ownership) -> list[SingleHold]:
