@@ -24,6 +24,7 @@ from .hand_over import hand_over
 from .held_locks import held_locks
 from .import_time import import_time
 from .java import java_hand_over, java_held_locks, java_many_threads, java_one_thread, java_redlock
+from .kinds import kinds
 from .listeners import listeners
 from .presence import presence
 from .processes import contending_processes, fair_processes
@@ -133,6 +134,7 @@ FIGURES: dict[str, Play] = {
         server, rounds=effort.long_rounds, tournament=tournament
     ),
     "listeners": _rates(listeners),
+    "kinds": _rates(kinds),
     "import_time": lambda server, effort, tournament: import_time(rounds=effort.rounds, tournament=tournament),
 }
 

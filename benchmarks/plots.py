@@ -86,13 +86,14 @@ FIGURES: dict[str, Sequence[Panel]] = {
         Bars(KILLED, "from kill -9 of a leader with a lease of 3 s until the next one leads, s"),
     ],
     "listeners": [RATE],
+    "kinds": [RATE],
     "import_time": [Bars("whole ms", "start of an interpreter and import, ms")],
 }
 """What the charts of each figure show."""
 
 #: The headings of the page "Performance", and their figures.
 SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
-    ("One server", ("one_thread", "many_threads", "many_coroutines", "readers")),
+    ("One server", ("one_thread", "many_threads", "many_coroutines", "readers", "kinds")),
     ("A cluster", ("cluster",)),
     ("Waiting", ("waiters", "hand_over", "crowd", "contending_processes", "fair_processes")),
     ("Held locks", ("growth", "held_locks", "presence")),

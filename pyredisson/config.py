@@ -51,6 +51,8 @@ class Config:
     Args:
         lock_watchdog_timeout: Lease of a lock acquired without ``lease_time``, from 0.1 to 3,600 seconds; give a longer
             one as a ``timedelta``. The watchdog renews it every third of this time.
+        loss_margin: Seconds before its lease ends on the server at which a hold that was not renewed counts as lost, so
+            that its work can end before another owner may begin; less than half of ``lock_watchdog_timeout``.
         timeout: Seconds for one request, including its retries.
         on_lock_lost: Callback for a lost lock; it runs on a thread of its own, or as a task. What it raises is logged,
             ``SystemExit`` too.
@@ -114,6 +116,7 @@ class Config:
     """
 
     lock_watchdog_timeout: Time[float] = 30.0
+    loss_margin: Time[float] = 0.0
     timeout: Time[float] = 3.0
     on_lock_lost: LockLostCallback | None = None
     client_name: str | None = None
@@ -151,6 +154,13 @@ class Config:
                 raise ValueError(f"{name} must be positive (and at most {MAX_SECONDS:.0e} s), not {checked}")
             (check_watchdog_timeout if name == "lock_watchdog_timeout" else check_unit)(checked, name)
             object.__setattr__(self, name, checked)
+        margin = seconds(self.loss_margin, "loss_margin")
+        if not 0 <= margin < self.lock_watchdog_timeout / 2:
+            raise ValueError(
+                "loss_margin must be at least 0 and less than half of lock_watchdog_timeout, which is "
+                f"{self.lock_watchdog_timeout:g} s, not {margin:g}"
+            )
+        object.__setattr__(self, "loss_margin", float(margin))
         for name, least in (("lock_watchdog_batch_size", 1), ("min_replicas", 0), ("quorum_max_extensions", 0)):
             value = getattr(self, name)
             if value is None and name in _MAY_BE_NONE:

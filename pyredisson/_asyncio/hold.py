@@ -8,9 +8,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, final
 
 from pyredisson._asyncio import fast_path
+from pyredisson._core.hold import LossCallback
 from pyredisson._shared.client import Handle, LeaseT_co, LockBlock, PermitLeaseT_co, PermitsBlock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyredisson._core.deadline import Seconds
 
 
@@ -35,8 +38,9 @@ class Hold(LockBlock[LeaseT_co]):
         lease_time: Seconds | None,
         skip: bool,
         cancel_on_loss: bool,
+        on_loss: Callable[[], object] | None = None,
     ) -> None:
-        super().__init__(lock, wait_time, lease_time, skip)
+        super().__init__(lock, wait_time, lease_time, skip, on_loss)
         self._wanted = cancel_on_loss
         self._cancels: CancelOnLoss | None = None
 
@@ -46,7 +50,10 @@ class Hold(LockBlock[LeaseT_co]):
             self._lease = None
             if not self._skip:
                 raise await core.timeout_error(self._wait, held)
-        elif self._wanted and self._lease is not None:
+            return None  # type: ignore[return-value]
+        if self._on_loss is not None:
+            self._loss_callback = LossCallback(self._on_loss, held, core.client.runtime)
+        if self._wanted and self._lease is not None:
             self._cancels = CancelOnLoss()
             self._lease._when_lost(self._cancels.cancel)
         return self._lease  # type: ignore[return-value]
@@ -57,7 +64,11 @@ class Hold(LockBlock[LeaseT_co]):
         if self._lease is None:
             return  # The block was run without the lock.
         ended_by = error if self._cancels is None else self._cancels.take_back(error)
-        await fast_path.release(self._lock._core, self._lease, ended_by)
+        try:
+            await fast_path.release(self._lock._core, self._lease, ended_by)
+        finally:
+            if self._loss_callback is not None:
+                self._loss_callback.end()
 
 
 @final

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 from pyredisson import _kinds as kinds
 from pyredisson._asyncio import fast_path
 from pyredisson._asyncio.hold import Hold
-from pyredisson._core.deadline import wait_seconds
+from pyredisson._core.deadline import Seconds, wait_seconds
 from pyredisson._quorum.hold import majority
 from pyredisson._shared.arguments import cores_of, own_keywords, refuse, wait_of
 from pyredisson._shared.client import Handle
 from pyredisson.lease import AsyncLease as Lease
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from typing_extensions import Self
 
-    from pyredisson._core.deadline import Seconds
     from pyredisson._kinds.lock import FencedLockCore, LockCore
     from pyredisson._kinds.read_write_lock import ReadWriteLockCore
     from pyredisson._quorum.multi_lock import MultiLockCore
@@ -144,6 +145,24 @@ class AnyLock(Handle, shown="Lock"):
         """
         return await self._core.extend(lease_time)
 
+    def ensure_held(self) -> None:
+        """Raise an error unless the calling task's hold is certain at this moment. Asks no server.
+
+        For a function that must be called only while the lock is held. A block of :meth:`hold` that was entered in
+        another task has its :class:`Lease` for that.
+
+        Example::
+
+            def save(order: int) -> None:
+                lock.ensure_held()  # right before what only the holder may do
+                print("saved", order)
+
+        Raises:
+            LockLostError: The lease expired, or the lock was deleted or force-unlocked.
+            LockNotOwnedError: The calling task does not hold the lock, or is releasing it.
+        """
+        self._core.ensure_held()
+
     async def force_unlock(self) -> bool:
         """Free the lock, or all members of a multi-lock, regardless of the holder.
 
@@ -258,6 +277,7 @@ class AnyLock(Handle, shown="Lock"):
         lease_time: Seconds | None = None,
         *,
         skip: Literal[False] = False,
+        on_loss: Callable[[], object] | None = None,
         cancel_on_loss: bool = False,
     ) -> Hold[Lease[None]]: ...
 
@@ -268,6 +288,7 @@ class AnyLock(Handle, shown="Lock"):
         lease_time: Seconds | None = None,
         *,
         skip: bool,
+        on_loss: Callable[[], object] | None = None,
         cancel_on_loss: bool = False,
     ) -> Hold[Lease[None] | None]: ...
 
@@ -277,6 +298,7 @@ class AnyLock(Handle, shown="Lock"):
         lease_time: Seconds | None = None,
         *,
         skip: bool = False,
+        on_loss: Callable[[], object] | None = None,
         cancel_on_loss: bool = False,
         **unknown: NoReturn,
     ) -> Hold[Any]:
@@ -294,6 +316,8 @@ class AnyLock(Handle, shown="Lock"):
             wait_time: Seconds to wait at most. ``None``: wait without a time limit.
             lease_time: As for :meth:`lock`.
             skip: If the lock was not acquired in time, run the block without it, with ``None`` in place of a lease.
+            on_loss: Called once, without arguments, if this block's hold is lost: ``stop.set``, say. It is called as
+                ``Config.on_lock_lost`` is.
             cancel_on_loss: Cancel the block when the lock is lost; leaving it then raises ``LockLostError``.
 
         Returns:
@@ -306,7 +330,7 @@ class AnyLock(Handle, shown="Lock"):
         """
         if unknown:
             refuse(self.hold, unknown)
-        return Hold(self, wait_time, lease_time, skip, cancel_on_loss)
+        return Hold(self, wait_time, lease_time, skip, cancel_on_loss, on_loss)
 
 
 class Lock(AnyLock):
@@ -469,6 +493,7 @@ class FencedLock(Lock):
         lease_time: Seconds | None = None,
         *,
         skip: Literal[False] = False,
+        on_loss: Callable[[], object] | None = None,
         cancel_on_loss: bool = False,
     ) -> Hold[Lease[int]]: ...
 
@@ -479,6 +504,7 @@ class FencedLock(Lock):
         lease_time: Seconds | None = None,
         *,
         skip: bool,
+        on_loss: Callable[[], object] | None = None,
         cancel_on_loss: bool = False,
     ) -> Hold[Lease[int] | None]: ...
 
@@ -488,6 +514,7 @@ class FencedLock(Lock):
         lease_time: Seconds | None = None,
         *,
         skip: bool = False,
+        on_loss: Callable[[], object] | None = None,
         cancel_on_loss: bool = False,
         **unknown: NoReturn,
     ) -> Hold[Any]:
@@ -500,7 +527,7 @@ class FencedLock(Lock):
         """
         if unknown:
             refuse(self.hold, unknown)
-        return Hold(self, wait_time, lease_time, skip, cancel_on_loss)
+        return Hold(self, wait_time, lease_time, skip, cancel_on_loss, on_loss)
 
     async def get_token(self) -> int | None:
         """Return the token of the latest hold of any owner; ``None`` if there was no hold yet.

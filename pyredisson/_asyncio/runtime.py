@@ -162,6 +162,9 @@ class AsyncioRuntime(BaseRuntime):
     def call_back(self, callback: Callable[..., object], *args: object) -> None:
         if inspect.iscoroutinefunction(callback):
             _ = self.run_concurrently(_call_and_await(callback, args), "pyredisson-callback")
+        elif _is_of_loop(callback):
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._call, loop, callback, args)
         else:
             self.callbacks.add(self._call, asyncio.get_running_loop(), callback, args)
 
@@ -311,6 +314,12 @@ class AsyncioRuntime(BaseRuntime):
         self._loop = None
         if link is not None:
             link.abandon()
+
+
+def _is_of_loop(callback: object) -> bool:
+    """Whether it is a method of an object of asyncio: it blocks nothing, and must be called in the event loop."""
+    kinds = type(getattr(callback, "__self__", None)).__mro__
+    return any(kind.__module__.partition(".")[0] in ("asyncio", "_asyncio", "anyio") for kind in kinds)
 
 
 async def _call_and_await(callback: Callable[..., Any], args: tuple[object, ...]) -> None:

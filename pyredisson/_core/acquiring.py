@@ -8,11 +8,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyredisson._core import events
-from pyredisson._core.deadline import CLEANUP_BUDGET, REPEAT, Deadline, certain_for
-from pyredisson._core.failures import Failure, Rejected, Unanswered, Unusable, of_earlier, reason_of, superseded
+from pyredisson._core.deadline import CLEANUP_BUDGET, REPEAT, Deadline
+from pyredisson._core.failures import (
+    Failure,
+    Rejected,
+    Unanswered,
+    Unusable,
+    explain_type,
+    of_earlier,
+    reason_of,
+    superseded,
+)
 from pyredisson._core.hold import HoldState, holder_alive, lost_error
 from pyredisson._core.kind import LockKind
-from pyredisson._core.messages import explain_type
 from pyredisson._core.names import owner_field, writer_field
 from pyredisson._core.ownership import Pending
 from pyredisson._core.replicas import NotAcknowledged
@@ -37,7 +45,7 @@ if TYPE_CHECKING:
     from pyredisson._core.ownership import Ownership, SettleBegun
     from pyredisson._core.requests import Answer, Exchange, Outcome
     from pyredisson._core.runtime import Reply
-    from pyredisson._core.wait_queue import QueueUpdate
+    from pyredisson._core.waiting import QueueUpdate
 
 
 async def acquire(
@@ -673,7 +681,7 @@ def _take_reply(
         client.report_lost(ownership, lost, reason)
         if not behind:
             raise lost_error(ownership, reason)
-    elif not ownership.released(begun.request_id, sent + certain_for(begun.lease_ms), behind=behind):
+    elif not ownership.released(begun.request_id, sent + client.certain_for(begun.lease_ms), behind=behind):
         return False
     if not ownership.watched():
         client.watchdog.unwatch(ownership)

@@ -17,13 +17,13 @@ from pyredisson._core.failures import (
     Rejected,
     Unanswered,
     Unusable,
+    explain_type,
     is_contained,
     replicas_appeared,
     superseded,
     without_effect,
 )
 from pyredisson._core.holder_lookup import Finder
-from pyredisson._core.messages import explain_type
 from pyredisson._core.names import check_one_slot
 from pyredisson._core.numbered import Ledger
 from pyredisson._core.owners import OwnershipTable
@@ -170,7 +170,7 @@ class ClientCore:
     def cause_of(self, ownership: Ownership) -> str:
         """Say why the server no longer has what an owner holds, as far as is known."""
         holds = ownership.holds
-        certain = min([certain_for(hold.lease_ms) for hold in holds], default=0.0)
+        certain = min([self.certain_for(hold.lease_ms) for hold in holds], default=0.0)
         confirmed = max([ownership.deadline - certain, *(hold.since for hold in holds)])
         node = self.runtime.node_of(self.key_of(ownership.name))
         return self.server.cause(node, confirmed) or ownership.gone()
@@ -254,6 +254,16 @@ class ClientCore:
         If the lease is shorter than a round trip, the reply is to arrive all the same: it says that it is too short.
         """
         return self._patience if lease_ms >= self._lease_of_patience else max(lease_ms / 6000, LEAST_PATIENCE)
+
+    def certain_for(self, lease_ms: int) -> float:
+        """Return for how many seconds after *sending* a lease is certain. Each deadline of a hold is counted by it."""
+        return certain_for(lease_ms, self.config.loss_margin)
+
+    def check_lease(self, lease_ms: int, what: str = "lease_time") -> None:
+        """Raise ``ValueError`` for a fixed lease that would be lost at once: one not longer than the loss margin."""
+        margin = self.config.loss_margin
+        if lease_ms <= margin * 1000:
+            raise ValueError(f"{what}={lease_ms / 1000:g} must be longer than Config.loss_margin ({margin:g} s)")
 
     async def exchange(
         self,

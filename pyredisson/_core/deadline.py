@@ -140,10 +140,13 @@ def timeout_seconds(timeout: Seconds | None) -> float | None:
     return None if timeout is None else max(0.0, seconds(timeout, "timeout"))
 
 
-def certain_for(milliseconds: int) -> float:
-    """Return for how many seconds after *sending* a lease is certain: all of it, less the drift of two clocks."""
+def certain_for(milliseconds: int, margin: float = 0.0) -> float:
+    """Return for how many seconds after *sending* a lease is certain: all of it, less the drift of two clocks.
+
+    ``margin``: seconds that are taken off as well, for a holder that is to stop before the lease ends.
+    """
     lease = milliseconds / 1000
-    return lease - lease * DRIFT_FACTOR - DRIFT_FLOOR
+    return lease - lease * DRIFT_FACTOR - DRIFT_FLOOR - margin
 
 
 class Deadline(NamedTuple):

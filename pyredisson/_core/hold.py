@@ -24,21 +24,19 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
 
 from pyredisson._core import events
-from pyredisson._core.deadline import certain_for, optional_lease_ms, wait_seconds
+from pyredisson._core.deadline import Seconds, optional_lease_ms, wait_seconds
 from pyredisson._core.failures import OUR_ERRORS, Failure, gives_way
 from pyredisson._core.names import owner_field
-from pyredisson.errors import LockLostError, LockNotOwnedError, OutcomeUnknownError
+from pyredisson.errors import LockLostError, LockNotOwnedError, LockTimeoutError, OutcomeUnknownError
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.deadline import Seconds
     from pyredisson._core.owners import Caller, MadeCaller, Trace
     from pyredisson._core.ownership import Ownership
-    from pyredisson._core.runtime import Progress
-    from pyredisson.errors import LockTimeoutError
+    from pyredisson._core.runtime import Progress, Runtime
     from pyredisson.lease import Lease
 
 
@@ -88,10 +86,10 @@ class SingleHold:
     )
 
     def __init__(
-        self, lease_ms: int, certain: float | None = None, *, watchdog: bool, block: bool = False, whole: Any = None
+        self, lease_ms: int, certain: float, *, watchdog: bool, block: bool = False, whole: Any = None
     ) -> None:
         self.lease_ms: int = lease_ms
-        self.certain: float = certain_for(lease_ms) if certain is None else certain
+        self.certain: float = certain
         self.watchdog: bool = watchdog
         self.watched: bool = watchdog or block  # The body of hold() wants to know, whatever its lease.
         self.block: Callable[[], object | None] | None = None
@@ -230,6 +228,30 @@ class Owned(ABC):
         self.on_loss = tuple(each for each in self.on_loss if each != callback)
 
 
+@final
+class LossCallback:
+    """The callback of one block, called once if its hold is lost; also if leaving the block finds that out."""
+
+    __slots__ = ("_callbacks", "_held", "_runtime")
+
+    def __init__(self, callback: Callable[[], object], held: Owned, runtime: Runtime) -> None:
+        self._callbacks = [callback]
+        self._held = held
+        self._runtime = runtime
+        held.call_when_lost(self.call)
+        if held.loss is not None:  # It was lost since it was acquired.
+            self.call()
+
+    def call(self) -> None:
+        """Call it, unless that was done."""
+        with suppress(IndexError):
+            self._runtime.call_back(self._callbacks.pop())
+
+    def end(self) -> None:
+        """Its block was left."""
+        self._held.call_no_more(self.call)
+
+
 # ---- blocks ----------------------------------------------------------------------------------------------------------
 # How blocks are entered and left, also after their client was closed.
 #
@@ -266,6 +288,11 @@ class HolderCore(ABC, Generic[HeldT]):
         """Return the owner: the calling thread or task, unless this handle acts for another one."""
         caller = self.client.runtime.owner()  # In any case: it checks the event loop.
         return self.made_for or caller
+
+    def check_lease(self, lease: int) -> None:
+        """Raise ``ValueError`` for a fixed lease, in ms, that is not longer than the loss margin of a client."""
+        for client in self.clients()[1]:
+            client.check_lease(lease)
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 

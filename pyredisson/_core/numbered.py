@@ -25,8 +25,15 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar, 
 
 from pyredisson._core import events
 from pyredisson._core.deadline import CLEANUP_BUDGET
-from pyredisson._core.failures import Failure, Rejected, Unanswered, is_interruption, of_earlier
-from pyredisson._core.messages import INTERRUPTED, explain_type
+from pyredisson._core.failures import (
+    INTERRUPTED,
+    Failure,
+    Rejected,
+    Unanswered,
+    explain_type,
+    is_interruption,
+    of_earlier,
+)
 from pyredisson._core.names import left_field, owner_field
 from pyredisson._core.replicas import NotAcknowledged
 from pyredisson._core.requests import PERMITS, Granted, NeverSet, Refused, read_stale, unreached

@@ -40,7 +40,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from pyredisson._core.deadline import certain_for
 from pyredisson._core.hold import GONE, NO_CALL, CallNote, HoldState, Owned
 
 if TYPE_CHECKING:
@@ -214,6 +213,13 @@ class Ownership(Owned):
             if usual or self.sees(hold):
                 return hold
         return self.ended_here()
+
+    def held_here(self) -> SingleHold | None:
+        """The innermost hold that no one is releasing, of a multi-lock as well, that the calling context sees."""
+        in_flight = self.in_flight
+        releasing = in_flight.holds if in_flight.pending is Pending.RELEASE else ()
+        claimed = (*releasing, *in_flight.due)
+        return next((hold for hold in reversed(self.holds) if hold not in claimed and self.sees(hold)), None)
 
     def ended_here(self) -> SingleHold | None:
         """The hold whose unlock is to come, since it has ended, from the calling context: the last one."""
@@ -657,12 +663,21 @@ class Ownership(Owned):
             self._drop_due()
             holds = (*self.holds,)
             if any(hold.watched and hold.whole is None for hold in holds):
-                closed = self.kind is not None and self.kind.client.closed
-                self.loss = f"its {'client was closed' if closed else 'lease expired'} before it could be renewed"
+                self.loss = self._why_expired()
                 return holds
             for hold in holds:  # A multi-lock may be lost by it; its members are not, by themselves.
                 self.drop(hold, HoldState.ENDED)
             return [hold for hold in holds if hold.watched]
+
+    def _why_expired(self) -> str:
+        """Why it is lost at its deadline."""
+        client = None if self.kind is None else self.kind.client
+        renewed = any(hold.watchdog for hold in self.holds)
+        if client is not None and client.closed and renewed:
+            return "its client was closed before it could be renewed"
+        margin = 0.0 if client is None else client.config.loss_margin
+        ends = f"its lease has {margin:g} s left (Config.loss_margin)" if margin else "its lease expired"
+        return f"{ends} before it could be renewed" if renewed else f"{ends}, and nothing renews a fixed lease"
 
     def leave_to_lease(self) -> None:
         """No one can release its holds, or is to be notified; until its deadline the server has them."""
@@ -690,11 +705,11 @@ class Ownership(Owned):
         with self.mutex:
             self.deadline = min(self.deadline, at)
 
-    def renewed(self, generation: int, sent: float, lease_ms: int, *, counts: bool = False) -> None:
-        """A renewal that was sent at ``sent`` was confirmed. ``counts``: its holds may be renewed once less now."""
+    def renewed(self, generation: int, deadline: float, *, counts: bool = False) -> None:
+        """A renewal was confirmed, by which it is certain until then. ``counts``: it may be renewed once less now."""
         with self.mutex:
             if generation == self.generation and self.loss is None:
-                self.deadline = max(self.deadline, sent + certain_for(lease_ms))
+                self.deadline = max(self.deadline, deadline)
                 for hold in self.holds if counts else ():
                     if hold.renewals_left:
                         hold.renewals_left -= 1

@@ -12,11 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 from pyredisson._core import events
 from pyredisson._core.acquiring import adopt, expire, resume, settle, settle_on_leaving, wait_for_turn
-from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY, certain_for
-from pyredisson._core.failures import Failure, Rejected, Unusable, cannot_wait, is_interruption
+from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY
+from pyredisson._core.failures import (
+    Failure,
+    Rejected,
+    Unusable,
+    cannot_wait,
+    explain_type,
+    held_here,
+    is_interruption,
+    not_held,
+)
 from pyredisson._core.hold import HoldState, lost_error, release_later, send_release
 from pyredisson._core.holder_lookup import found_here
-from pyredisson._core.messages import explain_type, held_here, not_held
 from pyredisson._core.ownership import Pending, Unlock
 from pyredisson._core.requests import ForceCall, ReleaseCall, unusable
 from pyredisson._core.waiting import released_as
@@ -262,8 +270,25 @@ def _where_ended(kind: LockKind, ownership: Ownership) -> Ownership | None:
     return next((each for each in mine if each.ended_here() is not None), None)
 
 
-def not_owned(kind: LockKind, ownership: Ownership) -> LockNotOwnedError:
-    """Return the error for an owner that holds nothing of its own; look whether another one of this client does."""
+def ensure_held(client: ClientCore, kind: LockKind, ownership: Ownership) -> None:
+    """Raise an error unless its owner holds it for certain, by itself or through a multi-lock. Asks no server.
+
+    Raises:
+        LockLostError: It was lost.
+        LockNotOwnedError: Its owner does not hold it, or an unlock of it is under way.
+    """
+    expire(client, ownership)
+    hold = ownership.held_here() or ownership.ended_here()
+    if hold is None:
+        raise not_owned(kind, ownership, releases=False)
+    _raise_if_lost(ownership, hold)
+
+
+def not_owned(kind: LockKind, ownership: Ownership, *, releases: bool = True) -> LockNotOwnedError:
+    """Return the error for an owner that holds nothing of its own; look whether another one of this client does.
+
+    ``releases``: whether it was to be released.
+    """
     kind.client.check_open()  # A signal handler may have closed it since the call began.
     ended = _where_ended(kind, ownership)
     if ended is not None:
@@ -277,7 +302,7 @@ def not_owned(kind: LockKind, ownership: Ownership) -> LockNotOwnedError:
         )
     other = other_local_holder(kind, ownership)
     return LockNotOwnedError(
-        not_held("lock", ownership.name, ownership.who, _as_text(other, kind)),
+        not_held("lock", ownership.name, ownership.who, _as_text(other, kind), releases=releases),
         name=ownership.name,
         holder=None if other is None else found_here(kind.client, other).holder,
     )
@@ -308,7 +333,7 @@ def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: floa
         client.report_lost(ownership, lost, reason)
         raise lost_error(ownership, reason)
     hold = next(iter(ownership.in_flight.holds), None)
-    stands = ownership.released(call.request_id, sent + certain_for(call.lease_ms) if count > 1 else 0.0)
+    stands = ownership.released(call.request_id, sent + client.certain_for(call.lease_ms) if count > 1 else 0.0)
     if not stands and hold is not None:  # The answer was read when the lease had ended.
         ownership.forget(hold)
         if ownership.loss is not None:
@@ -416,7 +441,9 @@ async def extend(
     Raises:
         LockLostError: It was lost.
         LockNotOwnedError: Its owner does not hold it.
+        ValueError: The lease is not longer than the loss margin.
     """
+    client.check_lease(lease_ms)
     if ownership.pending is not None:
         await settle_or_explain(client, ownership)
     expire(client, ownership)
@@ -424,7 +451,7 @@ async def extend(
         hold = ownership.to_unlock()
     if hold is None:
         assert kind is not None, "an owner extends a lock of some kind"
-        raise not_owned(kind, ownership)
+        raise not_owned(kind, ownership, releases=False)
     _raise_if_lost(ownership, hold)
     runtime, failures = client.runtime, 0
     over = runtime.now() + client.config.timeout

@@ -114,9 +114,10 @@ class Renewal(ServerRequest):
         if lost is not None:
             await self._client.learn_cause(lost.name)
         self._client.server.heard(name=self.ownerships[0].name)
+        deadline = self._sent + self._client.certain_for(self._lease_ms)
         for ownership, generation, kept in zip(self.ownerships, self._generations, renewed, strict=True):
             if kept:
-                ownership.renewed(generation, self._sent, self._lease_ms, counts=self._counts)
+                ownership.renewed(generation, deadline, counts=self._counts)
             else:
                 self._client.report_lost(ownership, ownership.lose(self._client.cause_of(ownership), generation))
         return None
@@ -170,7 +171,7 @@ class Watchdog:
         self._runtime = client.runtime
         timeout = client.config.lock_watchdog_timeout
         self.lease_ms: int = lease_ms(timeout)
-        self.certain: float = certain_for(self.lease_ms)
+        self.certain: float = client.certain_for(self.lease_ms)
         self._period = timeout / 3
         self._batch = client.config.lock_watchdog_batch_size
         self._watched: dict[Ownership, None] = {}
@@ -359,7 +360,7 @@ class Watchdog:
         """
         now = self._runtime.now()
         ahead = self._runtime.unix_time() - now - self._wall_clock
-        if ahead <= self.lease_ms / 1000 - self.certain or not self._watched:
+        if ahead <= self.lease_ms / 1000 - certain_for(self.lease_ms) or not self._watched:
             return
         self._next_round = now
         self._wall_clock += ahead

@@ -14,13 +14,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pyredisson._core.acquiring import acquire
-from pyredisson._core.deadline import lease_ms, optional_lease_ms, wait_seconds
+from pyredisson._core.deadline import Seconds, lease_ms, optional_lease_ms, wait_seconds
+from pyredisson._core.failures import never_expires, timed_out
 from pyredisson._core.hold import HolderCore, HoldState, SingleHold
 from pyredisson._core.kind import FREES_ALL_OWNERS, LockKind, StoredKind
-from pyredisson._core.messages import never_expires, timed_out
 from pyredisson._core.names import LockNames
 from pyredisson._core.ownership import Ownership, ReadyRequests
 from pyredisson._core.releasing import (
+    ensure_held,
     extend,
     force_unlock,
     hand_over,
@@ -30,22 +31,16 @@ from pyredisson._core.releasing import (
     to_release,
     unlock,
 )
-from pyredisson._core.requests import MAX_DIGITS, AcquireCall, LockAcquired, ReleaseCall, read_count, unusable
-from pyredisson._core.runtime import PUBLISH
-from pyredisson._core.wait_queue import NEVER_YIELDS, Fairness
-from pyredisson._core.waiting import ByMessage, Polling
+from pyredisson._core.requests import MAX_DIGITS, AcquireCall, LockAcquired, Outcome, ReleaseCall, read_count, unusable
+from pyredisson._core.runtime import PUBLISH, Progress, Reply, Request, Runtime
+from pyredisson._core.waiting import NEVER_YIELDS, ByMessage, Delays, Fairness, Polling, Waiting
 from pyredisson.errors import LockNotOwnedError, LockTimeoutError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.deadline import Seconds
-    from pyredisson._core.kind import Waiting
     from pyredisson._core.owners import Caller, MadeCaller
-    from pyredisson._core.requests import Outcome
-    from pyredisson._core.runtime import Progress, Reply, Request, Runtime
-    from pyredisson._core.waiting import Delays
     from pyredisson.lease import Lease
 
 #: The message of an unlock on the lock's channel. It wakes one waiter of each client that listens; ``1`` wakes all.
@@ -237,7 +232,7 @@ class LockCore(HolderCore[Ownership]):
         """Make the usual requests, with a lease in ms and a wait from ``now`` on, of an owner that comes again."""
         kind, epoch = self.kind, ownership.epoch
         kind.waiting.begin(ownership, wait, now)
-        hold = SingleHold(lease, watchdog=True)
+        hold = SingleHold(lease, self.client.watchdog.certain, watchdog=True)
         acquire = kind.acquire(AcquireCall(kind, ownership, 0, hold, 0, False), epoch, repeat=False)
         release = kind.release(ReleaseCall(kind, ownership, 0, lease, 1), epoch, repeat=False)
         once, queued_ms = kind.ready_once or kind.has_fair_queue, kind.wait_ms(ownership)
@@ -262,10 +257,11 @@ class LockCore(HolderCore[Ownership]):
 
     def new_hold(self, lease: int | None, *, block: bool = False) -> SingleHold:
         """See :meth:`HolderCore.new_hold`."""
-        watchdog = self.client.watchdog
+        client = self.client
         if lease is None:
-            return SingleHold(watchdog.lease_ms, watchdog.certain, watchdog=True, block=block)
-        return SingleHold(lease, watchdog=False, block=block)
+            return SingleHold(client.watchdog.lease_ms, client.watchdog.certain, watchdog=True, block=block)
+        client.check_lease(lease)
+        return SingleHold(lease, client.certain_for(lease), watchdog=False, block=block)
 
     async def acquire_again(self, hold: SingleHold, ownership: Ownership) -> None:
         """Acquire it for what a condition has given up, in the middle of its owner's wait."""
@@ -289,6 +285,10 @@ class LockCore(HolderCore[Ownership]):
         client = self.client
         extending = own.called(client.runtime.thread(), extend, client, own, lease, None, self.kind)
         return await (extending if self.made_for is None else self.made_for.alone(extending))
+
+    def ensure_held(self) -> None:
+        """Raise an error unless the caller holds it for certain at this moment. Asks no server."""
+        ensure_held(self.client, self.kind, self.mine())
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 

@@ -6,8 +6,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from pyredisson._core.deadline import DAY, Deadline, lease_ms
-from pyredisson._core.failures import Failure
-from pyredisson._core.messages import explain_type, no_number
+from pyredisson._core.failures import Failure, explain_type, no_number
 from pyredisson._core.names import owner_field
 from pyredisson._core.numbered import NumberedCall, Operation, ScriptCall
 from pyredisson._core.requests import ACQUIRED, AT_ONCE, WITHOUT_END, passes, read_int

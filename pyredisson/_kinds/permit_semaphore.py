@@ -12,10 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyredisson._core.deadline import lease_ms, wait_seconds
-from pyredisson._core.failures import Failure
+from pyredisson._core.failures import Failure, explain_type
 from pyredisson._core.hold import SingleHold
 from pyredisson._core.kind import StoredKind
-from pyredisson._core.messages import explain_type
 from pyredisson._core.names import SemaphoreNames
 from pyredisson._core.numbered import Operation, ScriptCall
 from pyredisson._core.requests import (
@@ -35,6 +34,8 @@ from pyredisson._kinds.permits import Block, PermitsCore
 from pyredisson.errors import LockNotOwnedError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Seconds
     from pyredisson._core.requests import PermitOutcome
@@ -138,14 +139,25 @@ class PermitSemaphoreCore(PermitsCore):
         call = self.begin(self.acquiring(wanted, lease), new)
         return ids if await self.acquire_for(call, wait, each=wanted) else None
 
-    def hold(self, wait_time: Seconds | None, lease_time: Seconds | None, *, skip: bool) -> Block:
+    def hold(
+        self,
+        wait_time: Seconds | None,
+        lease_time: Seconds | None,
+        *,
+        skip: bool,
+        on_loss: Callable[[], object] | None = None,
+    ) -> Block:
         """Prepare a block that holds a permit; without a lease, the watchdog renews it."""
         lease = None if lease_time is None else lease_ms(lease_time)
         wait = wait_seconds(wait_time)
         permit = self.client.runtime.random_bytes(ID_BYTES)
-        hold = SingleHold(lease or self.client.watchdog.lease_ms, watchdog=lease is None, block=True)
+        client = self.client
+        if lease is not None:
+            client.check_lease(lease)
+        lease_or_usual = lease or client.watchdog.lease_ms
+        hold = SingleHold(lease_or_usual, client.certain_for(lease_or_usual), watchdog=lease is None, block=True)
         acquire, release = self.acquiring(1, hold.lease_ms), self.releasing()
-        return Block(self, 1, hold, acquire, release, wait, skip=skip, permit=permit)
+        return Block(self, 1, hold, acquire, release, wait, skip=skip, on_loss=on_loss, permit=permit)
 
     async def release(self, permit_id: str | list[str], progress: Progress | None = None) -> None:
         """Release permits, which have to exist, all or none. ``progress``: see ``run_to_the_end``."""

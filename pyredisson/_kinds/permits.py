@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, ClassVar, final
 from pyredisson._core import events
 from pyredisson._core.acquiring import announce_wait, late_again, report_failed, report_outcome
 from pyredisson._core.deadline import DAY, Deadline, lease_ms
-from pyredisson._core.failures import OUR_ERRORS, Failure, cannot_wait, gives_way, is_interruption
-from pyredisson._core.hold import check_skip, leave_closed, lost_error, release_later
+from pyredisson._core.failures import OUR_ERRORS, Failure, cannot_wait, explain_type, gives_way, is_interruption
+from pyredisson._core.hold import LossCallback, check_skip, leave_closed, lost_error, release_later
 from pyredisson._core.kind import HeldKind
-from pyredisson._core.messages import explain_type
 from pyredisson._core.names import SemaphoreNames, owner_field
 from pyredisson._core.numbered import NumberedCall, Operation, ScriptCall
 from pyredisson._core.ownership import Ownership
@@ -30,8 +29,7 @@ from pyredisson._core.requests import (
     waits_through,
 )
 from pyredisson._core.runtime import PUBLISH
-from pyredisson._core.wait_queue import QueuedGroup
-from pyredisson._core.waiting import WaitingCall, released_as, wait_in_queue
+from pyredisson._core.waiting import QueuedGroup, WaitingCall, released_as, wait_in_queue
 from pyredisson._kinds.numbered import NumberedCore, count_of
 from pyredisson.errors import LockError, LockTimeoutError
 
@@ -43,7 +41,7 @@ if TYPE_CHECKING:
     from pyredisson._core.hold import SingleHold
     from pyredisson._core.requests import Answer, PermitOutcome
     from pyredisson._core.runtime import Progress, Reply, Request, Runtime
-    from pyredisson._core.wait_queue import QueueUpdate
+    from pyredisson._core.waiting import QueueUpdate
     from pyredisson.lease import Lease
 
 
@@ -446,6 +444,7 @@ class Block:
         entered: Whether it was entered.
         lease: The lease of the block; ``None`` before it is entered, and without permits.
         name: The semaphore's name.
+        on_loss: Called once if they are lost.
     """
 
     def __init__(
@@ -458,10 +457,12 @@ class Block:
         wait: float | None,
         *,
         skip: bool,
+        on_loss: Callable[[], object] | None = None,
         permit: bytes = b"",
     ) -> None:
         check_skip(skip)
         self.name: str = core.names.name
+        self.on_loss: Callable[[], object] | None = on_loss
         self.entered: bool = False
         self.lease: Lease[None] | None = None
         self._core = core
@@ -505,6 +506,8 @@ class Block:
                 client.watchdog.watch(ownership)
             elif self._count:
                 client.presence.begin_block(ownership)
+            if self.on_loss is not None:
+                LossCallback(self.on_loss, ownership, client.runtime)
             return self.lease
         self.lease = None
         if self._skip:

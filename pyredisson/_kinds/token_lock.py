@@ -18,20 +18,17 @@ from pyredisson._core.holder_lookup import token_id
 from pyredisson._core.kind import LockKind, StoredKind
 from pyredisson._core.names import LockNames, token_field
 from pyredisson._core.releasing import not_owned
-from pyredisson._core.requests import LOST, HoldLost, read_left_ms, unusable
-from pyredisson._core.waiting import Polling
+from pyredisson._core.requests import LOST, AcquireCall, HoldLost, ReleaseCall, read_left_ms, unusable
+from pyredisson._core.waiting import Delays, Polling, Waiting
 from pyredisson._kinds.lock import LockCore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.kind import Waiting
     from pyredisson._core.owners import MadeCaller
     from pyredisson._core.ownership import Ownership
-    from pyredisson._core.requests import AcquireCall, ReleaseCall
     from pyredisson._core.runtime import Reply, Request, Runtime
-    from pyredisson._core.waiting import Delays
 
 POLL = DoublingBackoff(first=0.001, maximum=0.128)
 
@@ -186,7 +183,7 @@ class TokenLockCore(LockCore):
         expire(client, ownership)
         hold = ownership.to_unlock()
         if hold is None:
-            raise not_owned(self.kind, ownership)
+            raise not_owned(self.kind, ownership, releases=False)
         if ownership.loss is not None or hold.state is not HoldState.HELD:
             raise lost_error(ownership, ownership.loss or "its lease expired")
         generation = ownership.generation
@@ -195,7 +192,7 @@ class TokenLockCore(LockCore):
         sent = client.runtime.now()
         now_ms, end_ms = await self._extend_until(ownership, generation, until_ms)
         if end_ms is not None and end_ms > now_ms:
-            ownership.renewed(generation, sent, end_ms - now_ms)
+            ownership.renewed(generation, sent + client.certain_for(end_ms - now_ms))
 
     async def _extend_until(self, ownership: Ownership, generation: int, until_ms: int) -> tuple[int, int | None]:
         """Let the hold end at ``until_ms`` of the server's clock or later; 0 leaves it as it is."""

@@ -19,11 +19,10 @@ from pyredisson._core.acquiring import (
     report_failed,
     report_outcome,
 )
-from pyredisson._core.deadline import RETRY, Deadline, certain_for, lease_ms
-from pyredisson._core.failures import Failure, is_interruption
+from pyredisson._core.deadline import RETRY, Deadline, Seconds, lease_ms
+from pyredisson._core.failures import Failure, held_here, is_interruption, not_held, timed_out
 from pyredisson._core.hold import CallNote, HolderCore, HoldState, lost_error
 from pyredisson._core.holder_lookup import BUDGET, found_here
-from pyredisson._core.messages import held_here, not_held, timed_out
 from pyredisson._core.releasing import hand_over
 from pyredisson._quorum.hold import (
     KIND,
@@ -33,6 +32,7 @@ from pyredisson._quorum.hold import (
     innermost,
     majority,
     release,
+    reuse_requests,
     undo,
     undo_interrupted,
     unreachable,
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.deadline import Seconds
     from pyredisson._core.owners import Caller, MadeCaller
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.runtime import Progress
@@ -166,6 +165,8 @@ class MultiLockCore(HolderCore[MultiHold]):
 
     def new_hold(self, lease: int | None, *, block: bool = False) -> MultiHold:
         """See :meth:`HolderCore.new_hold`."""
+        if lease is not None:
+            self.check_lease(lease)
         return MultiHold(self.members, self.quorum, self._key, self.name, self.owner(), lease, block=block)
 
     def held_with(self, hold: MultiHold) -> tuple[MultiHold, Callable[[int], Coroutine[Any, Any, bool]]]:
@@ -228,16 +229,25 @@ class MultiLockCore(HolderCore[MultiHold]):
         self._check_open()
         whole = self.mine()
         if whole is None:
-            raise LockNotOwnedError(not_held("multi-lock", self.name, self.owner(), None), name=self.name)
+            raise self._not_owned_here()
         return await self._extend(whole, lease)
 
+    def ensure_held(self) -> None:
+        """Raise an error unless the caller holds it for certain at this moment. Asks no server."""
+        whole = self.mine()
+        if whole is None or whole.released:
+            raise self._not_owned_here()
+        _raise_if_ended(whole)
+
     async def _extend(self, whole: MultiHold, lease: int) -> bool:
+        for client in self._clients:
+            client.check_lease(lease)
         _raise_if_ended(whole)
         sent = self.client.runtime.now()
         await extend(whole, lease)
         whole.extended()
         _raise_if_ended(whole)
-        return whole.certain_until() >= sent + certain_for(lease)
+        return whole.certain_until() >= sent + min(client.certain_for(lease) for client in self._clients)
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 
@@ -343,6 +353,14 @@ class MultiLockCore(HolderCore[MultiHold]):
             not_held("multi-lock", self.name, self.owner(), held, free=free), name=self.name, holder=holder
         )
 
+    def _not_owned_here(self) -> LockNotOwnedError:
+        """Return the error for a caller that uses what it does not hold, as far as this client knows."""
+        other = self._local_holder()
+        held, holder = (None, None) if other is None else _as_found(other)
+        return LockNotOwnedError(
+            not_held("multi-lock", self.name, self.owner(), held, releases=False), name=self.name, holder=holder
+        )
+
     def _local_holder(self) -> MultiHold | None:
         """Return what another owner of this client holds of it, if one does."""
         mine, owns = self.mine(), (own for member in self.members for own in member.client.ownerships.of(member.name))
@@ -357,8 +375,7 @@ class MultiLockCore(HolderCore[MultiHold]):
         """
         other = self._local_holder()
         if other is not None:
-            held = next((own for own in other.ownerships if own.holds), other.ownerships[0])
-            return held_here(other.who), found_here(other.client, held).holder, False
+            return *_as_found(other), False
         now = self.client.runtime.now
         until = now() + BUDGET
         free = 0
@@ -378,6 +395,12 @@ def _raise_if_ended(whole: MultiHold) -> None:
     lost = whole.find_loss()
     if lost is not None or whole.certain_until() <= whole.client.runtime.now():
         raise lost_error(whole, lost or "its lease expired")
+
+
+def _as_found(other: MultiHold) -> tuple[str, Holder | None]:
+    """Return who of this process holds it, in words, and the holder."""
+    held = next((own for own in other.ownerships if own.holds), other.ownerships[0])
+    return held_here(other.who), found_here(other.client, held).holder
 
 
 def _node(number: int, address: str | None) -> str:
@@ -457,6 +480,7 @@ class InOrder:
         began = runtime.now()
         for index, (member, ownership) in enumerate(zip(whole.members, whole.ownerships, strict=True)):
             whole.parts[index] = part = whole.new_part(index)
+            reuse_requests(member, member.kind, ownership, part)
             acquired = await acquire(member.client, member.kind, ownership, part, 0, for_multi_lock=True)
             if not acquired and wait != 0:
                 _keep(whole, renewed=True)  # While this one is waited for.

@@ -12,11 +12,10 @@ from datetime import timedelta
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeVar
 
-from pyredisson._core.deadline import lease_ms, wait_seconds
+from pyredisson._core.deadline import Seconds, Uniform, lease_ms, wait_seconds
 from pyredisson.config import Backoff, Config, ConstantBackoff, ExponentialBackoff
 
 if TYPE_CHECKING:
-    from pyredisson._core.deadline import Seconds, Uniform
     from pyredisson._core.waiting import Delays
     from pyredisson._kinds.lock import LockCore
 
@@ -71,6 +70,20 @@ def check_times(wait_time: Seconds | None, lease_time: Seconds | None) -> None:
     wait_seconds(wait_time)
     if lease_time is not None:
         lease_ms(lease_time)
+
+
+def check_on_loss(callback: Callable[[], object]) -> None:
+    """Raise ``TypeError`` unless it can be called without arguments, as far as that is known of it."""
+    if not callable(callback):
+        raise TypeError(f"on_loss must be a function without arguments, such as stop.set, not {callback!r}")
+    try:
+        signature = inspect.signature(callback)
+    except (TypeError, ValueError):
+        return  # Some that are written in C have none.
+    try:
+        signature.bind()
+    except TypeError:
+        raise TypeError(f"on_loss is called without arguments: {callback!r} takes {signature}") from None
 
 
 def wait_of(blocking: bool, timeout: float | timedelta | None) -> float | None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, cast
 
 from pyredisson._core.client import ClientCore
-from pyredisson._core.deadline import lease_ms, wait_seconds
-from pyredisson._core.hold import check_skip
+from pyredisson._core.deadline import Seconds, lease_ms, wait_seconds
+from pyredisson._core.hold import LossCallback, check_skip
 from pyredisson._net.urls import (
     DEFAULT_URL,
     check_settings,
@@ -21,7 +21,7 @@ from pyredisson._net.urls import (
     url_of_endpoint,
 )
 from pyredisson._shared import process
-from pyredisson._shared.arguments import BY_HAND, NotPortable, core_of, warn_never_entered
+from pyredisson._shared.arguments import BY_HAND, NotPortable, check_on_loss, core_of, warn_never_entered
 from pyredisson._shared.runtime import BaseRuntime, known
 from pyredisson.errors import LockError
 from pyredisson.lease import AnyLease, Lease
@@ -226,7 +226,6 @@ class Handle(NotPortable):
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from pyredisson._core.deadline import Seconds
     from pyredisson._kinds.permits import Block
 
     LeaseT_co = TypeVar("LeaseT_co", bound="AnyLease | None", covariant=True, default="Lease")
@@ -241,12 +240,25 @@ else:  # typing_extensions is slow to import, and the defaults are for type chec
 class LockBlock(NotPortable, Generic[LeaseT_co], shown="Hold"):
     """A hold of a lock that can be entered once."""
 
-    __slots__ = ("_entered", "_lease", "_lease_ms", "_lock", "_skip", "_wait")
+    __slots__ = ("_entered", "_lease", "_lease_ms", "_lock", "_loss_callback", "_on_loss", "_skip", "_wait")
 
-    def __init__(self, lock: Handle, wait_time: Seconds | None, lease_time: Seconds | None, skip: bool) -> None:
+    def __init__(
+        self,
+        lock: Handle,
+        wait_time: Seconds | None,
+        lease_time: Seconds | None,
+        skip: bool,
+        on_loss: Callable[[], object] | None = None,
+    ) -> None:
         self._wait = wait_seconds(wait_time)
         self._lease_ms = None if lease_time is None else lease_ms(lease_time)
+        if self._lease_ms is not None:
+            lock._core.check_lease(self._lease_ms)
         check_skip(skip)
+        if on_loss is not None:
+            check_on_loss(on_loss)
+        self._on_loss = on_loss
+        self._loss_callback: LossCallback | None = None
         self._lock = lock
         self._skip = skip
         self._entered = False
@@ -276,6 +288,8 @@ class PermitsBlock(NotPortable, Generic[PermitLeaseT_co], shown="PermitHold"):
     __slots__ = ("_block", "_client")
 
     def __init__(self, client: object, block: Block) -> None:
+        if block.on_loss is not None:
+            check_on_loss(block.on_loss)
         self._client = client  # It lives as long as its block.
         self._block = block
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyredisson._core import events
 from pyredisson._core.failures import ANOTHER, Rejected, is_contained
 from pyredisson._core.presence import Identity
-from pyredisson._core.runtime import numbered
+from pyredisson._core.runtime import NumberedRequest, Request, Ticket, numbered
 from pyredisson._core.waiting import queue_refused
 from pyredisson._net.link import ServerLink
 from pyredisson._net.topology import prepare_call, slot_of
@@ -34,7 +34,6 @@ from pyredisson.errors import ClientClosedError, LockLostError
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.runtime import NumberedRequest, Request, Ticket
     from pyredisson._net.cluster import NodeSubscribers
     from pyredisson._net.subscriber import Subscriber
     from pyredisson._net.urls import Link, Target

@@ -9,18 +9,15 @@ import functools
 import inspect
 import string
 from collections.abc import Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, get_args
+from typing import Any, Literal, ParamSpec, TypeAlias, get_args
 
 from pyredisson import _kinds as kinds
-from pyredisson._core.deadline import AT_LEAST, lease_ms, seconds, whole_ms
+from pyredisson._core.deadline import AT_LEAST, Seconds, lease_ms, seconds, whole_ms
 from pyredisson._core.names import check_name
 from pyredisson._shared.arguments import NotPortable, check_times
 from pyredisson._shared.owners import make_core
 from pyredisson.errors import LockError
 from pyredisson.runs import Ran
-
-if TYPE_CHECKING:
-    from pyredisson._core.deadline import Seconds
 
 P = ParamSpec("P")
 
@@ -253,6 +250,8 @@ class RunOnce(NotPortable):
             self._least_ms = min(self._least_ms, self._most_ms)
         if least < 0 or (self._most_ms is not None and self._least_ms > self._most_ms):
             raise ValueError(f"at_least must be from 0 to at_most, not {least:g} s")
+        if self._most_ms is not None:
+            client._core.check_lease(self._most_ms, "at_most")
         self._client, self._key, self._most, self._skipped = client, key, at_most, skipped
         self._entered: Any = None
 

@@ -53,11 +53,11 @@ def acquire(
     if not usual or _running_loop() is not None or os.getpid() != process.pid:
         general = core.try_lock(wait, lease_time) if hold is None else core.acquire_hold(wait, hold, held)
         return run(general)  # type: ignore[no-any-return]
-    watchdog = core.client.watchdog
     if hold is not None:
         return _acquire(core, ownership, wait, hold, held)
     if lease_time is not None:
-        return _acquire(core, ownership, wait, SingleHold(lease_ms(lease_time), watchdog=False))
+        return _acquire(core, ownership, wait, core.new_hold(lease_ms(lease_time)))
+    watchdog = core.client.watchdog
     return _acquire(core, ownership, wait, SingleHold(watchdog.lease_ms, watchdog.certain, watchdog=True))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import final
 
+from pyredisson._core.hold import LossCallback
 from pyredisson._core.runtime import run, run_to_the_end
 from pyredisson._shared.client import LeaseT_co, LockBlock, PermitLeaseT_co, PermitsBlock
 from pyredisson._threads import fast_path
@@ -30,13 +31,20 @@ class Hold(LockBlock[LeaseT_co]):
             self._lease = None
             if not self._skip:
                 raise run(core.timeout_error(self._wait, held))
+        elif self._on_loss is not None:
+            self._loss_callback = LossCallback(self._on_loss, held, core.client.runtime)
         return self._lease  # type: ignore[return-value]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._lease is not None:  # Else the block was run without the lock.
+        if self._lease is None:
+            return  # The block was run without the lock.
+        try:
             run_to_the_end(fast_path.release, self._lock._core, self._lease, error)
+        finally:
+            if self._loss_callback is not None:
+                self._loss_callback.end()
 
 
 @final

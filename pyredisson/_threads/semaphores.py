@@ -15,6 +15,8 @@ from pyredisson._threads.hold import PermitHold
 from pyredisson.lease import Lease
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyredisson._core.deadline import Seconds
     from pyredisson._kinds.permit_semaphore import PermitSemaphoreCore
     from pyredisson._kinds.semaphore import SemaphoreCore
@@ -543,12 +545,22 @@ class PermitExpirableSemaphore(AnySemaphore):
 
     @overload
     def hold(
-        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: Literal[False] = False
+        self,
+        wait_time: Seconds | None = None,
+        lease_time: Seconds | None = None,
+        *,
+        skip: Literal[False] = False,
+        on_loss: Callable[[], object] | None = None,
     ) -> PermitHold[Lease[None]]: ...
 
     @overload
     def hold(
-        self, wait_time: Seconds | None = None, lease_time: Seconds | None = None, *, skip: bool
+        self,
+        wait_time: Seconds | None = None,
+        lease_time: Seconds | None = None,
+        *,
+        skip: bool,
+        on_loss: Callable[[], object] | None = None,
     ) -> PermitHold[Lease[None] | None]: ...
 
     def hold(
@@ -557,6 +569,7 @@ class PermitExpirableSemaphore(AnySemaphore):
         lease_time: Seconds | None = None,
         *,
         skip: bool = False,
+        on_loss: Callable[[], object] | None = None,
         **unknown: NoReturn,
     ) -> PermitHold[Any]:
         """Return a context manager that holds a permit for its block.
@@ -574,6 +587,8 @@ class PermitExpirableSemaphore(AnySemaphore):
             lease_time: Seconds after which the permit expires. ``None``: the watchdog renews it while the block runs,
                 and it expires ``Config.lock_watchdog_timeout`` after its holder died.
             skip: If no permit was acquired in time, run the block without one, with ``None`` in place of a lease.
+            on_loss: Called once, without arguments, if the block's permit is lost. It is called as
+                ``Config.on_lock_lost`` is.
 
         Returns:
             A context manager whose value is a :class:`Lease`.
@@ -586,7 +601,7 @@ class PermitExpirableSemaphore(AnySemaphore):
         """
         if unknown:
             refuse(self.hold, unknown)
-        return PermitHold(self._client, self._core.hold(wait_time, lease_time, skip=skip))
+        return PermitHold(self._client, self._core.hold(wait_time, lease_time, skip=skip, on_loss=on_loss))
 
 
 @final

@@ -79,10 +79,10 @@ def waiting(client: Any, name: str) -> int:
     return int(client._core.subscriptions.waiting(LockNames(name).channel))
 
 
-def await_waiter(direct: redis.Redis, client: Any, name: str, count: int = 1) -> None:
+def await_waiter(direct: redis.Redis, client: Any, name: str, count: int = 1, *, within: float = 5.0) -> None:
     """Until so many wait, and will be told."""
-    until(lambda: waiting(client, name) >= count, what=f"{count} wait for {name}")
-    until(lambda: listeners(direct, name) >= 1, what=f"somebody listens for {name}")
+    until(lambda: waiting(client, name) >= count, within, what=f"{count} wait for {name}")
+    until(lambda: listeners(direct, name) >= 1, within, what=f"somebody listens for {name}")
 
 
 def waiting_on(handle: Any) -> int:

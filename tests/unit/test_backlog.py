@@ -31,7 +31,8 @@ def settled_as_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def held_by(runtime: FakeRuntime, name: str) -> tuple[Ownership, SingleHold]:
     """Return an ownership, and the one hold that it has."""
-    ownership, hold = Ownership((name, "client:1"), FakeOwner(), runtime), SingleHold(30_000, watchdog=True)  # type: ignore[arg-type]
+    ownership = Ownership((name, "client:1"), FakeOwner(), runtime)  # type: ignore[arg-type]
+    hold = SingleHold(30_000, 29.0, watchdog=True)
     assert ownership.granted(ownership.begin_acquire(hold).request_id, hold, runtime.now())
     return ownership, hold
 

@@ -26,7 +26,7 @@ class Contexts:
 
     def hold(self, at: int, lock: int) -> None:
         context, visible = self.each[at % len(self.each)]
-        hold = SingleHold(1000, watchdog=True)
+        hold = SingleHold(1000, 0.9, watchdog=True)
         hold.state = HoldState.HELD
         context.run(self.chains[lock].enter, hold, self.owners[lock])
         visible.add(hold)
@@ -86,10 +86,10 @@ def test_a_hold_is_visible_where_it_was_acquired_and_in_later_copies(steps):
 
 def test_what_is_held_again_and_again_leaves_nothing_in_a_context():
     context, chains = contextvars.Context(), CallChains()
-    outer, traces = SingleHold(1000, watchdog=True), []
+    outer, traces = SingleHold(1000, 0.9, watchdog=True), []
     context.run(chains.enter, outer, FakeOwner())
     for _ in range(1000):
-        hold = SingleHold(1000, watchdog=True)
+        hold = SingleHold(1000, 0.9, watchdog=True)
         context.run(chains.enter, hold, FakeOwner())
         hold.become(HoldState.OVER)
         traces.append(hold.trace)
@@ -102,7 +102,7 @@ def test_holds_that_overlap_leave_nothing_in_a_context():
     holds = []
     traces = []
     for _ in range(1000):
-        holds.append(SingleHold(1000, watchdog=True))
+        holds.append(SingleHold(1000, 0.9, watchdog=True))
         context.run(chains.enter, holds[-1], FakeOwner())
         traces.append(holds[-1].trace)
         if len(holds) > 3:  # The outermost goes first, as of blocks that are left in the order in which they began.

@@ -17,7 +17,11 @@ import pytest
 from pyredisson import Config
 
 OPTIONAL_TIMES = [field.name for field in dataclasses.fields(Config) if field.type == "Time[float | None]"]
-TIMES = [field.name for field in dataclasses.fields(Config) if field.type == "Time[float]"] + OPTIONAL_TIMES
+#: Those that have to be positive.
+TIMES = [
+    field.name for field in dataclasses.fields(Config) if field.type == "Time[float]" and field.name != "loss_margin"
+]
+TIMES += OPTIONAL_TIMES
 FLAGS = [field.name for field in dataclasses.fields(Config) if field.type == "bool"]
 
 
@@ -35,6 +39,7 @@ def test_the_types_of_the_settings_are_known_at_run_time():
 def test_the_defaults():
     assert dataclasses.asdict(Config()) == {
         "lock_watchdog_timeout": 30.0,
+        "loss_margin": 0.0,
         "lock_watchdog_batch_size": 100,
         "fair_lock_wait_timeout": 300.0,
         "check_lock_synced_slaves": True,
@@ -66,13 +71,20 @@ def test_the_defaults():
 
 def test_the_settings_to_decide_on_come_first_and_the_others_in_groups():
     names = [field.name for field in dataclasses.fields(Config)]
-    assert names[:5] == ["lock_watchdog_timeout", "timeout", "on_lock_lost", "client_name", "strict_server"]
+    assert names[:6] == [
+        "lock_watchdog_timeout",
+        "loss_margin",
+        "timeout",
+        "on_lock_lost",
+        "client_name",
+        "strict_server",
+    ]
     _, *sections = re.split(r"^(\w+):\n", inspect.getdoc(Config) or "", flags=re.MULTILINE)
     listed = [re.findall(r"^    (\w+): ", text, re.MULTILINE) for text in sections[1::2]]
     groups = dict(zip(sections[::2], listed, strict=True))
-    assert groups.pop("Args") == names[:5]
+    assert groups.pop("Args") == names[:6]
     assert groups.pop("Raises") == ["TypeError", "ValueError"]
-    assert [name for group in groups.values() for name in group] == names[5:]
+    assert [name for group in groups.values() for name in group] == names[6:]
     assert len(groups) > 1
 
 
@@ -82,6 +94,14 @@ def test_times_are_kept_in_seconds(name, value, kept):
     result = getattr(Config(**{name: value}), name)
     assert result == kept
     assert type(result) is float
+
+
+def test_a_loss_margin_leaves_the_watchdog_time_for_a_renewal():
+    assert Config(loss_margin=timedelta(milliseconds=250)).loss_margin == 0.25
+    assert Config(lock_watchdog_timeout=timedelta(hours=3), loss_margin=4000).loss_margin == 4000
+    half = r"loss_margin must be at least 0 and less than half of lock_watchdog_timeout, which is 1 s, not 0\.5"
+    with pytest.raises(ValueError, match=half):
+        Config(lock_watchdog_timeout=1, loss_margin=0.5)
 
 
 @pytest.mark.parametrize(("value", "seconds"), [(30_000, "30"), (3600.1, "3.6001"), (86_400, "86.4")])
@@ -120,6 +140,10 @@ REFUSED: dict[str, list[tuple[type[Exception], tuple[Any, ...]]]] = {
     "lock_watchdog_batch_size": [(ValueError, (0,)), (TypeError, (1.0, "1", True, None))],
     "min_replicas": [(ValueError, (-1,)), (TypeError, (1.0, "1", True, None))],
     "quorum_max_extensions": [(ValueError, (-1,)), (TypeError, (1.0, "1", True))],
+    "loss_margin": [
+        (ValueError, (-1, -0.001, 15, 3600, 1e13, math.nan, math.inf, timedelta(seconds=15))),
+        (TypeError, ("1", True, None, Decimal(1))),
+    ],
     "restart_guard": [(ValueError, (-1, math.nan, math.inf)), (TypeError, ("60", None))],
     "sharded_subscription_mode": [(ValueError, ("auto", "", None, 1, "YES", True))],
     "prefix": [(ValueError, ("\ud800",)), (TypeError, (None, b"app:", 1))],
@@ -132,6 +156,7 @@ KEPT: dict[str, tuple[Any, ...]] = {
     "lock_watchdog_batch_size": (1, 2, 10**6),
     "min_replicas": (0, 1, 10**6),
     "quorum_max_extensions": (0, 1, 10**6, None),
+    "loss_margin": (0.0, 5.0, 14.999),
     "restart_guard": (True, False, 0, 60, 0.5),
     "sharded_subscription_mode": ("AUTO", "ON", "OFF"),
     "prefix": ("", "app:", "{app}:", "größe", " ", "\x00"),

@@ -14,9 +14,9 @@ from pyredisson._core.owners import REMEMBERED, OwnershipTable
 from pyredisson._core.ownership import Ownership, Pending, ReleaseBegun, Unlock
 from tests.unit.fake import FakeOwner, FakeRuntime
 
-PLAIN = partial(SingleHold, 30_000, watchdog=True)
-FIXED = partial(SingleHold, 10_000, watchdog=False)
-BLOCK = partial(SingleHold, 5_000, watchdog=False, block=True)
+PLAIN = partial(SingleHold, 30_000, certain_for(30_000), watchdog=True)
+FIXED = partial(SingleHold, 10_000, certain_for(10_000), watchdog=False)
+BLOCK = partial(SingleHold, 5_000, certain_for(5_000), watchdog=False, block=True)
 
 
 @pytest.fixture
@@ -306,9 +306,9 @@ def test_a_loss_found_in_the_background_is_reported_by_the_next_unlock(ownership
 
 def test_a_renewal_counts_from_when_it_was_sent(ownership):
     take(ownership, PLAIN)
-    ownership.renewed(ownership.generation, 1010.0, 30_000)
+    ownership.renewed(ownership.generation, 1010 + certain_for(30_000))
     assert ownership.deadline == 1010 + certain_for(30_000)
-    ownership.renewed(ownership.generation, 1005.0, 30_000)
+    ownership.renewed(ownership.generation, 1005 + certain_for(30_000))
     assert ownership.deadline == 1010 + certain_for(30_000), "never brought forward"
 
 
@@ -316,10 +316,10 @@ def test_a_renewal_of_another_generation_counts_for_nothing(ownership):
     take(ownership, PLAIN)
     generation, deadline = ownership.generation, ownership.deadline
     take(ownership, PLAIN)
-    ownership.renewed(generation, 2000.0, 30_000)
+    ownership.renewed(generation, 2000.0)
     assert ownership.deadline == deadline
     ownership.lose("forced")
-    ownership.renewed(ownership.generation, 2000.0, 30_000)
+    ownership.renewed(ownership.generation, 2000.0)
     assert ownership.remaining(1000.0) == 0.0
 
 

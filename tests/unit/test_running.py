@@ -136,7 +136,7 @@ class Part:
         self.client = ClientCore(cast("Runtime", self.node), Config())
         self.member = Member(LockCore(self.client, "orders"), "node 1")
         self.ownership: Ownership = self.member.lock.ownership_of(FakeOwner(1))
-        self.hold = SingleHold(30_000, watchdog=True)
+        self.hold = SingleHold(30_000, 29.0, watchdog=True)
 
     def acquire(self) -> Any:
         asking = acquire_part(self.member, self.member.kind, self.ownership, self.hold)

@@ -1,0 +1,182 @@
+"""``Config(loss_margin=...)``: a hold that was not renewed is lost before its lease ends on the server."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from contextlib import suppress
+
+import pytest
+import redis
+
+from pyredisson import LockLostError, events
+from pyredisson._core.deadline import certain_for
+from tests.promises.kinds import handle, over
+from tests.worlds.base import KEPT, Remote
+from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
+
+LEASE, MARGIN = 3.0, 1.2
+PERMITS = "permit_expirable_semaphore"
+
+each_kind = pytest.mark.parametrize(
+    ("kind", "key"),
+    [("lock", "orders"), ("fenced_lock", "orders"), ("token_lock", "orders"), (PERMITS, "{orders}:timeout")],
+)
+
+
+def single(actor, client, kind):
+    return handle(actor, client, kind, permits=1) if kind == PERMITS else handle(actor, client, kind)
+
+
+@each_runtime
+@each_kind
+def test_a_hold_is_lost_before_its_lease_ends_and_no_other_owner_begins(world, alice, bob, kind, key):
+    lost, called = [], []
+    client = world.client(loss_margin=MARGIN, on_lock_lost=lambda *told: lost.append(told))
+    mine, theirs = single(alice, client, kind), single(bob, world.client(), kind)
+    with (
+        pytest.raises(
+            LockLostError, match=r"has 1\.2 s left \(Config\.loss_margin\), and nothing renews a fixed lease"
+        ),
+        mine.hold(lease_time=LEASE, on_loss=lambda: called.append(1)) as lease,
+    ):
+        assert LEASE - MARGIN - 1 < lease.remaining() <= certain_for(3000, MARGIN)
+        world.until(lambda: lease.lost)
+        world.until(lambda: lost and called)
+        with theirs.hold(wait_time=0, skip=True) as other:
+            assert other is None, "the server has it still"
+    with theirs.hold(wait_time=0.5):  # It was released, although it was lost.
+        pass
+    assert called == [1]
+
+
+@each_runtime
+@pytest.mark.parametrize("kind", ["lock", PERMITS])
+def test_what_is_renewed_is_kept_and_the_server_is_asked_for_the_same_lease(world, alice, kind):
+    client = world.client(lock_watchdog_timeout=KEPT, loss_margin=MARGIN)
+    with single(alice, client, kind).hold() as lease:
+        for _ in range(4):
+            world.pass_time(KEPT / 3)
+            lease.ensure_held()
+            assert lease.remaining() <= certain_for(4500, MARGIN)
+            if kind == "lock":
+                assert KEPT - 3 < world.redis.ttl("orders") <= KEPT
+
+
+@sync_and_async
+@each_kind
+def test_what_cannot_be_renewed_is_lost_before_its_lease_ends(world, alice, bob, kind, key, proxy):
+    client = world.through(proxy.port, lock_watchdog_timeout=LEASE, loss_margin=MARGIN, timeout=0.3)
+    lock = single(alice, client, kind)
+    held = lock.hold()
+    lease = held.enter()
+    proxy.blackhole()
+    world.until(lambda: lease.lost)
+    with single(bob, world.client(), kind).hold(wait_time=0, skip=True) as other:
+        assert other is None, "it is lost after its lease has ended"
+    with pytest.raises(LockLostError, match=r"left \(Config\.loss_margin\) before it could be renewed"):
+        lease.ensure_held()
+    proxy.heal()
+    with suppress(redis.exceptions.RedisError), pytest.raises(LockLostError):
+        held.__exit__(None, None, None)
+
+
+@each_runtime
+def test_a_lock_without_a_block_ends_by_then_and_can_be_acquired_anew(world, alice):
+    client = world.client(loss_margin=MARGIN)
+    mine = alice.lock(client)
+    mine.lock(lease_time=LEASE)
+    mine.ensure_held()
+    world.pass_time(LEASE - MARGIN)
+    with pytest.raises(LockLostError):
+        mine.ensure_held()
+    mine.lock(lease_time=LEASE)
+    assert mine.get_hold_count() == 1
+    mine.ensure_held()
+    mine.unlock()
+    with pytest.raises(LockLostError):
+        mine.unlock()
+    assert not mine.is_locked()
+
+
+@each_runtime
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_multi_lock_follows_that_of_its_clients(world, alice, nodes):
+    config = {"loss_margin": MARGIN}
+    clients = [world.client(**config)] * 2 if nodes == 1 else world.nodes(3, quorum_node_timeout=0.2, **config)
+    names = ["a", "b"] if nodes == 1 else ["a"] * 3
+    store = world.redis if nodes == 1 else world.node(0)
+    several = over(alice, [alice.lock(client, name).real for client, name in zip(clients, names, strict=True)])
+    with pytest.raises(LockLostError), several.hold(lease_time=LEASE) as lease:
+        assert 0 < several.validity() <= certain_for(3000, MARGIN)
+        assert several.extend(LEASE)
+        assert several.validity() <= certain_for(3000, MARGIN)
+        world.until(lambda: lease.lost)
+        assert store.ttl("a") > 0
+    assert not several.is_locked()
+    with pytest.raises(ValueError, match=r"lease_time=1\.2 must be longer than Config\.loss_margin \(1\.2 s\)"):
+        several.hold(lease_time=MARGIN)
+
+
+@each_runtime
+def test_run_once_follows_it(world, alice):
+    client = world.client(loss_margin=MARGIN)
+    with pytest.raises(ValueError, match=r"at_most=1\.2 must be longer than Config\.loss_margin"):
+        alice.do(client.real.run_once, "report", at_most=MARGIN, at_least=0)
+    block = Remote(client.real.run_once("report", at_most=LEASE, at_least=0), alice)
+    with pytest.raises(LockLostError), block as run:
+        assert run.remaining() <= certain_for(3000, MARGIN)
+        world.until(lambda: run.lost)
+        assert world.redis.ttl("report") > 0
+
+
+@each_runtime
+def test_a_term_of_a_leader_follows_it(world, alice):
+    client = world.client(lock_watchdog_timeout=LEASE, loss_margin=MARGIN)
+    election = alice.get(client, "leader_election")
+    with election.term() as term:
+        assert 0 < term.remaining() <= certain_for(3000, MARGIN)
+
+
+@each_runtime
+@each_kind
+def test_a_fixed_lease_that_is_not_longer_is_refused(world, alice, kind, key):
+    mine = single(alice, world.client(loss_margin=MARGIN), kind)
+    calls = [lambda: mine.hold(lease_time=MARGIN)]
+    if kind != PERMITS:
+        mine.lock(lease_time=LEASE)  # The second acquire may take another path.
+        mine.unlock()
+        calls += [lambda: mine.lock(lease_time=MARGIN), lambda: mine.try_lock(0, 1)]
+    for call in calls:
+        with pytest.raises(ValueError, match=r"lease_time=1(\.2)? must be longer than Config\.loss_margin \(1\.2 s\)"):
+            call()
+    with mine.hold() as lease:
+        with pytest.raises(ValueError, match="must be longer than"):
+            alice.do(lease.extend, 1)
+        assert alice.do(lease.extend, 60)
+        assert math.isclose(lease.remaining(), certain_for(60_000, MARGIN), abs_tol=2)
+
+
+@asyncio_only
+def test_the_block_is_cancelled_before_its_lease_ends(world):
+    client = world.client(loss_margin=MARGIN)
+
+    async def main():
+        with pytest.raises(LockLostError):
+            async with client.real.get_lock("orders").hold(lease_time=LEASE, cancel_on_loss=True):
+                await asyncio.sleep(60)
+        assert not await client.real.get_lock("orders").is_locked()
+
+    began = world.now()
+    world.run(main)
+    assert world.now() - began < LEASE
+
+
+@each_runtime
+def test_a_loss_by_the_margin_is_an_event_once(world, alice):
+    seen = []
+    mine = alice.lock(world.client(loss_margin=MARGIN, listeners=(seen.append,)))
+    with pytest.raises(LockLostError), mine.hold(lease_time=LEASE) as lease:
+        world.until(lambda: lease.lost)
+        world.pass_time(MARGIN)
+    assert len([each for each in seen if isinstance(each, events.Lost)]) == 1

@@ -1,0 +1,159 @@
+"""``hold(..., on_loss=callback)``: the callback of one block, called once if its hold is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import ExitStack
+
+import pytest
+
+from pyredisson import LockLostError
+from tests.promises.kinds import handle, over
+from tests.worlds.base import KEPT
+from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
+
+SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
+PERMITS = "permit_expirable_semaphore"
+each_kind = pytest.mark.parametrize(
+    ("kind", "key"), [("lock", "orders"), ("token_lock", "orders"), (PERMITS, "{orders}:timeout")]
+)
+
+
+def single(actor, client, kind):
+    return handle(actor, client, kind, permits=1) if kind == PERMITS else handle(actor, client, kind)
+
+
+@each_runtime
+@each_kind
+@pytest.mark.parametrize("lease", [None, 60])
+def test_it_is_called_once_and_not_for_other_blocks(world, alice, bob, kind, key, lease):
+    called, other, told = [], [], []
+    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *lost: told.append(lost))
+    parcels = handle(bob, client, "lock", "parcels")
+    with ExitStack() as stack:
+        stack.enter_context(parcels.hold(on_loss=lambda: other.append(1)))
+        with (
+            pytest.raises(LockLostError),
+            single(alice, client, kind).hold(lease_time=lease, on_loss=lambda: called.append(1)),
+        ):
+            world.redis.delete(key)
+            if lease is None:
+                world.until(lambda: called)
+                world.pass_time(SHORT)
+                assert called == [1]
+        world.until(lambda: called and told)  # With a fixed lease, leaving the block finds out.
+    assert (called, other, len(told)) == ([1], [], 1)
+
+
+@each_runtime
+@each_kind
+def test_it_is_not_called_without_a_loss_nor_after_its_block(world, alice, kind, key):
+    called = []
+    lost = []
+    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
+    lock = single(alice, client, kind)
+    with lock.hold(on_loss=lambda: called.append(1)):
+        pass
+    with pytest.raises(ZeroDivisionError), lock.hold(on_loss=lambda: called.append(1)):
+        raise ZeroDivisionError
+    with (
+        lock.hold(),
+        lock.hold(wait_time=0, skip=True, on_loss=lambda: called.append(1)) if kind == PERMITS else ExitStack(),
+    ):
+        pass
+    with pytest.raises(LockLostError), lock.hold():
+        world.redis.delete(key)
+        world.until(lambda: lost)
+    assert called == []
+
+
+@each_runtime
+def test_the_blocks_of_one_owner_have_a_callback_each(world, alice):
+    outer, inner, left = [], [], []
+    client = world.client(lock_watchdog_timeout=SHORT)
+    mine = alice.lock(client)
+    with pytest.raises(LockLostError), mine.hold(on_loss=lambda: outer.append(1)):
+        with mine.hold(on_loss=lambda: left.append(1)):
+            pass
+        with pytest.raises(LockLostError), mine.hold(on_loss=lambda: inner.append(1)):
+            world.redis.delete("orders")
+            world.until(lambda: outer and inner)
+    assert (outer, inner, left) == ([1], [1], [])
+
+
+@each_runtime
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_that_of_a_multi_lock_is_called_when_too_few_members_are_left(world, alice, nodes):
+    called = []
+    config = {"lock_watchdog_timeout": SHORT}
+    clients = [world.client(**config)] * 2 if nodes == 1 else world.nodes(3, quorum_node_timeout=2.0, **config)
+    names = ["a", "b"] if nodes == 1 else ["a"] * 3
+    stores = [world.redis] if nodes == 1 else [world.node(index) for index in range(nodes)]
+    several = over(alice, [alice.lock(client, name).real for client, name in zip(clients, names, strict=True)])
+    with pytest.raises(LockLostError), several.hold(on_loss=lambda: called.append(1)):
+        for store in stores[: (nodes + 1) // 2]:
+            assert called == []
+            store.delete("a")
+        world.until(lambda: called)
+    assert called == [1]
+
+
+@sync_and_async
+def test_what_it_raises_is_logged_and_a_block_that_waits_in_it_delays_no_other(world, alice, bob, caplog):
+    go_on, called = threading.Event(), []
+    client = world.client(lock_watchdog_timeout=KEPT)
+
+    def fail():
+        called.append(1)
+        raise ZeroDivisionError
+
+    def block():
+        called.append(2)
+        go_on.wait(30)
+
+    mine, theirs = alice.lock(client), bob.lock(client, "parcels")
+    with pytest.raises(LockLostError), mine.hold(on_loss=fail), theirs.hold(on_loss=block):
+        bob.lock(client).force_unlock()
+        alice.lock(client, "parcels").force_unlock()
+        world.until(lambda: len(called) == 2 and "ZeroDivisionError" in caplog.text)
+        go_on.set()
+
+
+@each_runtime
+def test_what_cannot_be_called_without_arguments_is_refused_at_once(mine):
+    with pytest.raises(TypeError, match=r"on_loss must be a function without arguments, such as stop\.set, not 5"):
+        mine.hold(on_loss=5)
+    with pytest.raises(TypeError, match=r"on_loss is called without arguments: .* takes \(name, number\)"):
+        mine.hold(on_loss=lambda name, number: None)
+
+
+@asyncio_only
+@pytest.mark.parametrize("how", ["event", "coroutine function", "task"])
+def test_methods_of_asyncio_are_called_in_the_loop_and_coroutine_functions_are_awaited(world, how):
+    client = world.client(lock_watchdog_timeout=60)
+
+    async def main():
+        lock, stop = client.real.get_lock("orders"), asyncio.Event()
+        sleeper = asyncio.ensure_future(asyncio.sleep(60))
+
+        async def later():
+            await asyncio.sleep(0)
+            stop.set()
+
+        asyncio.get_running_loop().set_debug(True)  # A call from another thread is an error.
+        try:
+            callback = {"event": stop.set, "coroutine function": later, "task": sleeper.cancel}[how]
+            with pytest.raises(LockLostError):
+                async with lock.hold(on_loss=callback):
+                    await asyncio.ensure_future(lock.force_unlock())
+                    if how == "task":
+                        await asyncio.wait([sleeper], timeout=10)
+                        assert sleeper.cancelled()
+                    else:
+                        await asyncio.wait_for(stop.wait(), 10)
+        finally:
+            asyncio.get_running_loop().set_debug(False)
+            sleeper.cancel()
+
+    world.run(main)
