@@ -35,7 +35,7 @@ class Probes(BaseHTTPRequestHandler):
 
 
 signal.signal(signal.SIGTERM, lambda *_: stopping.set())  # Kubernetes drains or replaces the pod.
-campaign = client.get_leader_election(os.environ.get("ELECTION", "example-leader")).run(lead)
+campaign = client.get_leader_election(os.environ.get("ELECTION", "example-leader")).start(lead)
 server = ThreadingHTTPServer(("", int(os.environ.get("PORT", "8080"))), Probes)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 

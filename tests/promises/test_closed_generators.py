@@ -154,10 +154,16 @@ def test_an_async_generator_that_is_given_up_releases(world, kind, form, end):
 
 
 @asyncio_only
-@pytest.mark.parametrize(("kind", "form"), BLOCKS)
-def test_a_generator_is_closed_when_its_lock_was_released(world, kind, form):
+@pytest.mark.parametrize(
+    ("kind", "form", "end"),
+    [
+        *((kind, form, by_aclosing) for kind, form in BLOCKS),
+        *(("lock", form, by_aclose_elsewhere) for form in ("with", "hold")),
+    ],
+)
+def test_a_generator_is_closed_when_its_lock_was_released(world, kind, form, end):
     held, actor = guard(world, kind), world.actor()
-    actor.do(lambda: by_aclosing(arows(in_block(held, form))))
+    actor.do(lambda: end(arows(in_block(held, form))))
     assert free_again(actor, held)
 
 
