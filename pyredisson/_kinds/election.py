@@ -98,16 +98,16 @@ def _leader_in(fields: Reply) -> str | None:
 # ---- run once --------------------------------------------------------------------------------------------------------
 # The lock of what runs on one process at a time, and not again for a time after it began.
 #
-# Source: ShedLock (lockAtMostFor, lockAtLeastFor). It is a lock with a fixed lease, stored as any other, so that
-# a crash frees it. What differs is its release: until at_least has passed, by the server's clock, the key stays,
-# under a field that no owner has. So hosts whose clocks differ do not run it twice.
+# Source: ShedLock (lockAtMostFor, lockAtLeastFor). It is a lock, stored as any other, so that a crash frees it. Its lease
+# is fixed unless it is to be renewed. What differs is its release: until at_least has passed, by the server's clock, the
+# key stays, under a field that no owner has. So hosts whose clocks differ do not run it twice.
 
 
 class RunOnceKind(NonReentrantKind):
     """A lock that may stay when it is released.
 
     Attributes:
-        at_most_ms: Its lease.
+        at_most_ms: Its lease; ``None``: the watchdog renews it.
         at_least_ms: For how long it stays from its beginning.
         began: When the run was known to have begun. Its lease does not tell if it was extended.
     """
@@ -117,9 +117,9 @@ class RunOnceKind(NonReentrantKind):
     word = "run_once"
     has_ready_requests = False
 
-    def __init__(self, client: ClientCore, names: LockNames, at_most_ms: int, at_least_ms: int) -> None:
+    def __init__(self, client: ClientCore, names: LockNames, at_most_ms: int | None, at_least_ms: int) -> None:
         super().__init__(client, names)
-        self.at_most_ms: int = at_most_ms
+        self.at_most_ms: int | None = at_most_ms
         self.at_least_ms: int = at_least_ms
         self.began: float = math.inf
 
@@ -129,7 +129,8 @@ class RunOnceKind(NonReentrantKind):
             return super().release(call, epoch, repeat)
         app, host, pid, _ = self.client.runtime.identity()
         runs_ms = int(1000 * max(0.0, self.client.runtime.now() - self.began))
-        args = self.at_most_ms, self.at_least_ms, f"{app or ''}:{host}:{pid}", runs_ms
+        lease = call.lease_ms if self.at_most_ms is None else self.at_most_ms
+        args = lease, self.at_least_ms, f"{app or ''}:{host}:{pid}", runs_ms
         return self.request("run_once_release", call.ownership, args, epoch=epoch, repeat=repeat)
 
 
@@ -143,7 +144,7 @@ class RunOnceCore(LockCore):
     )
     kind: RunOnceKind  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def __init__(self, client: ClientCore, name: str, at_most_ms: int, at_least_ms: int) -> None:
+    def __init__(self, client: ClientCore, name: str, at_most_ms: int | None, at_least_ms: int) -> None:
         names = LockNames(name, client.config.prefix)
         super().__init__(client, names, RunOnceKind(client, names, at_most_ms, at_least_ms))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
-from pyredisson._core.deadline import Deadline, lease_ms
+from pyredisson._core.deadline import DAY, Deadline, lease_ms
 from pyredisson._core.failures import Failure, explain_type, no_number
 from pyredisson._core.names import owner_field
 from pyredisson._core.numbered import NumberedCall, Operation, ScriptCall
@@ -124,7 +124,7 @@ class NumberedCore:
 
     async def expire(self, time: Seconds) -> bool:
         """Let it expire after a time, and return whether it exists."""
-        time_ms = lease_ms(time, "seconds")
+        time_ms = lease_ms(time, "seconds", DAY)
         await self.first_use()
         return await self._expire("an expire", time_ms)
 

@@ -11,7 +11,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyredisson._core.acquiring import acquire, check_not_lost, check_reentrant, report_failed, report_outcome
+from pyredisson._core.acquiring import (
+    acquire,
+    check_not_lost,
+    check_reentrant,
+    late_again,
+    report_failed,
+    report_outcome,
+)
 from pyredisson._core.deadline import RETRY, Deadline, Seconds, lease_ms
 from pyredisson._core.failures import Failure, held_here, is_interruption, not_held, timed_out
 from pyredisson._core.hold import CallNote, HolderCore, HoldState, lost_error
@@ -435,7 +442,9 @@ class InOrder:
         deadline = Deadline.after(wait, began)
         reached = began
         failures = 0
+        late: tuple[float, ...] = ()
         while True:
+            round_began = runtime.now()
             try:
                 acquired = await self._acquire_each(whole, wait, deadline)
             except Failure as failure:
@@ -451,9 +460,11 @@ class InOrder:
             else:
                 if acquired and whole.certain_until() > runtime.now():
                     return True
+                took = runtime.now() - round_began
                 await undo(whole)
                 reached = runtime.now()
                 # If they were acquired, one of them expired while others were waited for.
+                late = late_again(late, "multi-lock", whole.name, whole.lease_ms(), took) if acquired else ()
                 if not acquired or deadline.passed(reached):
                     return False
             await runtime.sleep(RETRY.pause(failures, runtime.jitter))

@@ -8,6 +8,7 @@ import math
 import os
 import random
 import socket
+import sys
 import threading
 import time
 import uuid
@@ -349,6 +350,16 @@ def check_callback(callback: object, *, awaited: bool = False) -> None:
 def report_callback(name: str, error: BaseException) -> None:
     """Log the error of a callback."""
     _log.error("pyredisson: the callback of the election %r failed", name, exc_info=error)
+
+
+def warn_dropped(name: str) -> None:
+    """Log that no one can stop a campaign any more."""
+    if not sys.is_finalizing():
+        _log.warning(
+            "pyredisson: the campaign for the election %r was dropped, and goes on until its client is closed: keep "
+            "what start() returns, use it in a with block, or call run(), which blocks",
+            name,
+        )
 
 
 def call_observer(name: str, callback: Callable[[T], object], leader: T) -> None:
