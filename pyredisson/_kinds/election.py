@@ -98,7 +98,7 @@ def _leader_in(fields: Reply) -> str | None:
 # ---- run once --------------------------------------------------------------------------------------------------------
 # The lock of what runs on one process at a time, and not again for a time after it began.
 #
-# Source: ShedLock (lockAtMostFor, lockAtLeastFor). It is a lock, stored as any other, so that a crash frees it; its
+# Source: ShedLock (lockAtMostFor, lockAtLeastFor). It is a lock, stored as any other, so that a crash frees it. Its
 # lease is fixed unless it is to be renewed. What differs is its release: until at_least has passed, by the server's
 # clock, the key stays, under a field that no owner has. So hosts whose clocks differ do not run it twice.
 
