@@ -447,12 +447,10 @@ def request_once(
 
 
 def reuse_requests(member: Member, kind: LockKind, ownership: Ownership, hold: SingleHold) -> None:
-    """Keep the usual requests ready, of an owner that comes again, if they are the same each time."""
+    """Make the usual requests ready, of an owner that comes again, if they are the same each time."""
     constant = kind.has_ready_requests and not (kind.ready_once or kind.has_fair_queue)
     if constant and ownership.generation and not ownership.holds:
-        ready = ownership.ready
-        if ready is None or ready[:2] != (ownership.epoch, hold.lease_ms):
-            member.lock.make_ready(ownership, hold.lease_ms, 0, 0.0)
+        member.lock.make_ready(ownership, hold.lease_ms, 0, 0.0)
 
 
 async def acquire_part(member: Member, kind: LockKind, ownership: Ownership, hold: SingleHold) -> Answer:
@@ -469,7 +467,8 @@ async def acquire_part(member: Member, kind: LockKind, ownership: Ownership, hol
         if ownership.kind is not kind:
             adopt(kind, ownership)
         kind.waiting.begin(ownership, 0.0, client.runtime.now())
-    reuse_requests(member, kind, ownership, hold)
+    if (ready := ownership.ready) is None or ready[:2] != (ownership.epoch, hold.lease_ms):
+        reuse_requests(member, kind, ownership, hold)
     call, outcome, sent = await request_lock(client, kind, ownership, hold, exchange)
     return end_attempt(client, call, outcome, sent)
 

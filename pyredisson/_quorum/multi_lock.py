@@ -480,7 +480,8 @@ class InOrder:
         began = runtime.now()
         for index, (member, ownership) in enumerate(zip(whole.members, whole.ownerships, strict=True)):
             whole.parts[index] = part = whole.new_part(index)
-            reuse_requests(member, member.kind, ownership, part)
+            if (ready := ownership.ready) is None or ready[:2] != (ownership.epoch, part.lease_ms):
+                reuse_requests(member, member.kind, ownership, part)
             acquired = await acquire(member.client, member.kind, ownership, part, 0, for_multi_lock=True)
             if not acquired and wait != 0:
                 _keep(whole, renewed=True)  # While this one is waited for.
