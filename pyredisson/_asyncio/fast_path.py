@@ -42,9 +42,7 @@ async def acquire(
     if pipe is None:
         general = core.try_lock(wait, lease_time) if hold is None else core.acquire_hold(wait, hold, held)
         return await general  # type: ignore[no-any-return]
-    if hold is None and lease_time is None:
-        hold = SingleHold(lease, watchdog.certain, watchdog=True)
-    new = hold or core.new_hold(lease)
+    new = hold or (SingleHold(lease, watchdog.certain, watchdog=True) if lease_time is None else core.new_hold(lease))
     client, kind, in_flight, ready = core.client, core.kind, ownership.in_flight, ownership.ready
     try:
         in_flight.state, in_flight.without_end = SENT, False
