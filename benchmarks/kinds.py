@@ -1,4 +1,4 @@
-"""What each kind of lock, and each way to acquire it, costs beside ``lock()`` and ``unlock()`` of the plain lock.
+"""What each kind of lock, and each way to acquire it, costs in proportion to the plain lock.
 
 As in ``listeners.py``, all are connected at the same time, and take turns of a fraction of a second.
 """
@@ -129,7 +129,7 @@ def _names(kind: str, workers: str) -> list[str]:
 
 
 def _slices(workers: str, seconds: float) -> list[str]:
-    """The kinds whose turn it is, one after the other, in random order each time."""
+    """The kinds that are measured, one after the other, in random order each time."""
     times = max(1, round(seconds / SLICES[workers]))
     return [kind for _ in range(times) for kind in random.sample(list(KINDS), len(KINDS))]
 

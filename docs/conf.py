@@ -18,6 +18,7 @@ from django.conf import settings
 from docutils import nodes
 from docutils.parsers.rst import directives
 from docutils.statemachine import StringList
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.inspect import stringify_signature
@@ -215,6 +216,9 @@ class BothForms(SphinxDirective):
             lines += [*(f"         :{option}:" for option in self.options), ""]
         shown = nodes.Element()
         self.state.nested_parse(StringList(lines, self.get_source_info()[0]), self.content_offset, shown)
+        classes = [each for each in shown.findall(addnodes.desc_signature) if each["fullname"] == self.arguments[0]]
+        for (title, _, _), signature in zip(FORMS, classes, strict=True):
+            signature["_toc_name"] += f" ({title})"  # in the contents of the page
         return shown.children
 
 

@@ -1,5 +1,9 @@
 """The settings of a client: frozen dataclasses that check their values."""
 
+# mypy: disable-error-code="assignment"
+# pyright: reportAssignmentType=false
+# They do not take a default for what a descriptor sets.
+
 from __future__ import annotations
 
 import difflib
@@ -10,10 +14,30 @@ import math
 import random
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any, Final, Literal, Protocol, TypeAlias, final
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, final
 
 from pyredisson._core.deadline import MAX_SECONDS, check_unit, check_watchdog_timeout, seconds
 from pyredisson._core.event import Event as AnyEvent  # Not to be mistaken for the synchronizer.
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+
+    class Time(Generic[T]):
+        """A setting in seconds: a ``timedelta`` may be given, of which it becomes the ``float``."""
+
+        def __get__(self, instance: object, owner: object) -> T: ...
+        def __set__(self, instance: object, value: T | timedelta) -> None: ...
+
+else:
+
+    class Time:
+        """The type of that setting."""
+
+        def __class_getitem__(cls, item):
+            return item
+
 
 __all__ = ["Backoff", "Config", "ConstantBackoff", "ExponentialBackoff", "LockLostCallback"]
 
@@ -93,34 +117,34 @@ class Config:
         ValueError: A value is out of range.
     """
 
-    lock_watchdog_timeout: float = 30.0
-    loss_margin: float = 0.0
-    timeout: float = 3.0
+    lock_watchdog_timeout: Time[float] = 30.0
+    loss_margin: Time[float] = 0.0
+    timeout: Time[float] = 3.0
     on_lock_lost: LockLostCallback | None = None
     client_name: str | None = None
     strict_server: bool = False
-    connect_timeout: float = 10.0
+    connect_timeout: Time[float] = 10.0
     wait_while_unreachable: bool = False
-    ping_interval: float = 10.0
-    ping_timeout: float = 5.0
+    ping_interval: Time[float] = 10.0
+    ping_timeout: Time[float] = 5.0
     sharded_subscription_mode: Literal["AUTO", "ON", "OFF"] = "AUTO"
     lock_watchdog_batch_size: int = 100
-    max_wait_without_check: float = 10.0
-    fair_lock_wait_timeout: float = 300.0
+    max_wait_without_check: Time[float] = 10.0
+    fair_lock_wait_timeout: Time[float] = 300.0
     fence_from_clock: bool = False
     prefix: str = ""
     check_lock_synced_slaves: bool = True
-    slaves_sync_timeout: float = 1.0
+    slaves_sync_timeout: Time[float] = 1.0
     min_replicas: int = 0
-    quorum_node_timeout: float | None = None
-    quorum_retry_timeout: float = 30.0
+    quorum_node_timeout: Time[float | None] = None
+    quorum_retry_timeout: Time[float] = 30.0
     quorum_max_extensions: int | None = 8640
-    restart_guard: bool | float = True
-    listeners: Iterable[Callable[[AnyEvent], None]] = ()
+    restart_guard: Time[bool | float] = True
+    listeners: Iterable[Callable[[AnyEvent], object]] = ()
     presence: bool = True
-    presence_after: float = 5.0
-    warn_held_longer_than: float | None = None
-    warn_waiting_longer_than: float | None = None
+    presence_after: Time[float] = 5.0
+    warn_held_longer_than: Time[float | None] = None
+    warn_waiting_longer_than: Time[float | None] = None
 
     def __post_init__(self) -> None:
         for name in _TIMES:
@@ -155,6 +179,7 @@ class Config:
             if guard < 0:
                 raise ValueError(f"restart_guard must not be negative, not {guard}")
             check_unit(guard, "restart_guard")
+            object.__setattr__(self, "restart_guard", guard)
         _check_text("prefix", self.prefix)
         if self.client_name is not None:
             _check_text("client_name", self.client_name)
@@ -200,7 +225,7 @@ def _check_settings(made: Callable[..., None]) -> Callable[..., None]:
     return init
 
 
-Config.__init__ = _check_settings(Config.__init__)  # type: ignore[method-assign]
+Config.__init__ = _check_settings(Config.__init__)
 
 _TIMES = tuple(
     field.name

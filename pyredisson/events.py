@@ -7,9 +7,7 @@ anywhere, and in the background it is logged. ``pyredisson.observe`` turns event
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from pyredisson._core.event import Event, LockEvent
+from pyredisson._core.event import Event, LockEvent, record
 
 __all__ = [
     "AcquireFailed",
@@ -50,7 +48,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class Acquired(LockEvent):
     """A lock, or permits of a semaphore, were acquired.
 
@@ -73,7 +71,7 @@ class Acquired(LockEvent):
         self.__dict__.update(name=name, owner=owner, waited=waited, holds=holds, lease=lease, kind=kind)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class TimedOut(LockEvent):
     """A lock, or permits of a semaphore, were not acquired in time.
 
@@ -86,7 +84,7 @@ class TimedOut(LockEvent):
     kind: str = "lock"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class AcquireFailed(LockEvent):
     """The acquire of a lock, or of permits of a semaphore, raised an error. An interrupted one emits no such event.
 
@@ -104,12 +102,12 @@ class AcquireFailed(LockEvent):
     kind: str = "lock"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class WaitBegan(LockEvent):
     """An owner waits for a lock or for permits: its first attempt was refused. A wait for a multi-lock emits none."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class WaitEnded(LockEvent):
     """An owner waits no longer, whatever the reason. Emitted once for each ``WaitBegan``.
 
@@ -122,7 +120,7 @@ class WaitEnded(LockEvent):
     acquired: bool
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class Released(LockEvent):
     """A hold was released.
 
@@ -139,7 +137,7 @@ class Released(LockEvent):
         self.__dict__.update(name=name, owner=owner, holds=holds, held=held)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class Lost(LockEvent):
     """An owner lost its lock.
 
@@ -150,7 +148,7 @@ class Lost(LockEvent):
     reason: str
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class HolderGone(LockEvent):
     """A thread or task ended while it held the lock, which is no longer renewed.
 
@@ -161,7 +159,7 @@ class HolderGone(LockEvent):
     hint: str
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class LeftBehind(LockEvent):
     """A thread runs another call (a job, a request) while it still holds the lock for an earlier one.
 
@@ -172,7 +170,7 @@ class LeftBehind(LockEvent):
     holder: str
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class OutcomeUnknown(LockEvent):
     """A request was sent, and its outcome could not be determined in time; it is being settled in the background.
 
@@ -185,12 +183,12 @@ class OutcomeUnknown(LockEvent):
     error: BaseException
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class GivenBack(LockEvent):
     """An unanswered request was settled: what it may have acquired was released."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class PermitsDiffer(LockEvent):
     """A semaphore has another number of permits than its handle was made with. Emitted once per client and semaphore.
 
@@ -206,12 +204,12 @@ class PermitsDiffer(LockEvent):
     permits: int
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class PermitsNeverSet(LockEvent):
     """An owner waits for permits of a semaphore whose permits were never set. Emitted once per client and semaphore."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class HeldTooLong(LockEvent):
     """A lock, or permits of a block, are held for longer than ``Config.warn_held_longer_than``. Once per hold.
 
@@ -226,7 +224,7 @@ class HeldTooLong(LockEvent):
     stack: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class WaitingTooLong(LockEvent):
     """A call has been waiting for longer than ``Config.warn_waiting_longer_than``. Emitted once per call.
 
@@ -241,7 +239,7 @@ class WaitingTooLong(LockEvent):
     stack: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class PresenceRefused(Event):
     """The server refused what the client wrote about its holds and waits. Emitted once per client; it writes no more.
 
@@ -252,7 +250,7 @@ class PresenceRefused(Event):
     error: BaseException
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class Renewed(Event):
     """A round of renewals is complete.
 
@@ -265,7 +263,7 @@ class Renewed(Event):
     requests: int
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class RenewalFailed(Event):
     """A renewal was not answered, or was refused; it is repeated until the deadlines of the locks.
 
@@ -282,7 +280,7 @@ class RenewalFailed(Event):
     name: str = ""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class WatchdogLate(Event):
     """The watchdog ran late, or has not run yet. Emitted once per client.
 
@@ -293,7 +291,7 @@ class WatchdogLate(Event):
     seconds: float
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class ConnectionDown(Event):
     """The subscriber's connection was lost, or could not be opened.
 
@@ -308,7 +306,7 @@ class ConnectionDown(Event):
     server: str = ""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class ConnectionUp(Event):
     """The subscriber is connected, for the first time or again.
 
@@ -321,7 +319,7 @@ class ConnectionUp(Event):
     server: str = ""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class ServerUnsafe(Event):
     """A server setting, or the number of nodes of a quorum, endangers locks. Emitted once per client and setting.
 
@@ -334,7 +332,7 @@ class ServerUnsafe(Event):
     text: str
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class NodeBarred(Event):
     """A node of a quorum was restarted recently and has no vote for a while.
 
@@ -351,7 +349,7 @@ class NodeBarred(Event):
     seconds: float
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class MasterChanged(Event):
     """Another server is the master now: a failover. What the former one had not yet replicated is lost with it.
 
@@ -368,7 +366,7 @@ class MasterChanged(Event):
     held: int
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class QuorumNodeLost(Event):
     """A node of a quorum does not answer, so that fewer others may fail. Emitted once, until it answers again.
 
@@ -387,7 +385,7 @@ class QuorumNodeLost(Event):
     quorum: int
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class QuorumNodeBack(Event):
     """A node of a quorum answers again.
 
@@ -402,7 +400,7 @@ class QuorumNodeBack(Event):
     seconds: float
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class QuorumIsYoung(Event):
     """All nodes of a quorum were started recently. That is treated as a first start, so they vote.
 
@@ -417,7 +415,7 @@ class QuorumIsYoung(Event):
     uptime: int
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class ClientCollected(Event):
     """A client was garbage-collected while it held locks, which expire with their leases.
 
@@ -432,7 +430,7 @@ class ClientCollected(Event):
     held: int
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class HeldAtClose(LockEvent):
     """A client was closed while an owner held the lock. Emitted once for each hold; it is renewed no longer.
 
@@ -443,7 +441,7 @@ class HeldAtClose(LockEvent):
     remaining: float
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class ClosedWhileHolding(Event):
     """A client was closed while it held locks or permits. Their blocks release them as long as they are certain.
 
@@ -460,7 +458,7 @@ class ClosedWhileHolding(Event):
     remaining: float
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class CallbackFailed(Event):
     """A callback of the user raised an exception.
 
@@ -473,7 +471,7 @@ class CallbackFailed(Event):
     error: BaseException
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class CampaignFailed(Event):
     """A client that stands in an election, or observes it, received an error; it tries again.
 
@@ -486,7 +484,7 @@ class CampaignFailed(Event):
     error: BaseException
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class BackgroundFailed(Event):
     """A background task raised an unexpected exception; it is retried.
 

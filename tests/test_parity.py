@@ -25,7 +25,7 @@ PLAIN = {
     "delays",
     "remaining",
     "ensure_held",
-    "run",
+    "start",
     "observe",
     "term",
     "run_once",
@@ -38,7 +38,7 @@ ASYNCIO_ONLY_PARAMETERS = {
     ("FencedLock", "hold"): {"cancel_on_loss: 'bool' = False"},
     ("Hold", "__init__"): {"cancel_on_loss: 'bool'"},
 }
-ASYNCIO_ONLY_METHODS = {"is_held_by_current_task": "is_held_by_current_thread"}
+ASYNCIO_ONLY_METHODS = {"is_held_by_current_task": "is_held_by_current_thread", "aclose": "close"}
 
 #: Properties whose value is on the server: of the asyncio façade they are awaited.
 AWAITED_PROPERTIES = {"n_waiting", "broken"}

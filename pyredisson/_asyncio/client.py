@@ -198,6 +198,16 @@ class Redisson(BaseClient, Factory):
             await self._runtime.close()
         self._end()
 
+    async def aclose(self) -> None:
+        """Close the client; the same as :meth:`close`, for ``contextlib.aclosing()``.
+
+        Example::
+
+            client = Redisson.from_url("redis://localhost:6379")
+            await client.aclose()
+        """
+        await self.close()
+
     async def __aenter__(self) -> Self:
         self._core.check_open()
         return self

@@ -11,9 +11,19 @@ from pyredisson._asyncio.hold import Hold
 from pyredisson._core.failures import is_contained
 from pyredisson._shared.arguments import NotPortable
 from pyredisson._shared.client import AnyTerm, Handle
-from pyredisson._shared.runtime import LOOK_EVERY, PAUSE, call_observer, check_callback, pause_after, report_callback
+from pyredisson._shared.runtime import (
+    LOOK_EVERY,
+    PAUSE,
+    call_observer,
+    check_callback,
+    pause_after,
+    report_callback,
+    warn_dropped,
+)
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from pyredisson._core.deadline import Seconds
     from pyredisson._kinds.election import ElectionCore
     from pyredisson.holders import Holder
@@ -56,23 +66,45 @@ class LeaderElection(Handle):
         """
         return Hold(self, wait_time, None, False, False)
 
-    def run(self, callback: Callable[[Term], Awaitable[object]]) -> Campaign:
-        """Stand for election in a task, and call ``callback(term)`` there while leading, again and again.
+    async def run(self, callback: Callable[[Term], Awaitable[object]]) -> None:
+        """Stand for election, and call ``callback(term)`` while leading, again and again, until Ctrl-C ends it.
 
-        When the callback returns, it resigns and stands again. It has to return soon after :meth:`Term.wait` has; it is
-        never called again before. What it raises is logged.
+        A cancellation of its task, and :meth:`Redisson.close`, end it, too. When the callback returns, it resigns and
+        stands again. It has to return soon after :meth:`Term.wait` has; it is never called again before. What it raises
+        ends this and is raised, once it has resigned. To stand in a task of its own, use :meth:`start`.
 
         Example::
 
-            campaign = election.run(lead)
-            await campaign.stop()
+            async def lead(term: Term) -> None:
+                while not await term.wait(1.0):
+                    print("leading with token", term.token)
+
+            await election.run(lead)
+        """
+        candidacy = self._candidacy(callback, ends_on_error=True)
+        await candidacy.stand()
+        if candidacy.error is not None:
+            raise candidacy.error
+
+    def start(self, callback: Callable[[Term], Awaitable[object]]) -> Campaign:
+        """Stand for election in a task, and call ``callback(term)`` there while leading, again and again.
+
+        As :meth:`run`, but what the callback raises is logged, and it stands again.
+
+        Example::
+
+            async with election.start(lead):
+                ...  # what else the program does
 
         Returns:
-            The campaign, which :meth:`Campaign.stop` ends.
+            The campaign, which ends with its block, or by :meth:`Campaign.stop`.
         """
+        return Campaign(self._candidacy(callback))
+
+    def _candidacy(self, callback: Callable[[Term], Awaitable[object]], *, ends_on_error: bool = False) -> _Candidacy:
         self._core.client.check_open()
         check_callback(callback, awaited=True)
-        return Campaign(self, callback)
+        return _Candidacy(self, callback, ends_on_error)
 
     async def leader(self) -> Holder | None:
         """Return who leads, as far as the server knows within a moment; ``None`` if no one does.
@@ -104,8 +136,9 @@ class LeaderElection(Handle):
 
 @final
 class Term(AnyTerm):
-    """A time of leadership, for the callback of :meth:`LeaderElection.run`. The callback is cancelled when it has to
-    return, wherever it waits.
+    """A time of leadership, for the callback of :meth:`LeaderElection.run` and :meth:`~LeaderElection.start`.
+
+    The callback is cancelled when it has to return, wherever it waits.
 
     Example::
 
@@ -181,80 +214,53 @@ async def _until_returned(term: Term, work: asyncio.Future[Any]) -> None:
 
 
 @final
-class Campaign(NotPortable):
-    """Stands for election until it is stopped. Made by :meth:`LeaderElection.run`.
+class _Candidacy:
+    """Stands for election until it is ended, in the task that awaits :meth:`stand`.
 
-    Example::
-
-        campaign = election.run(lead)
-        print(campaign.leading)
-        await campaign.stop()
+    Attributes:
+        name: The name of the election.
+        term: The term, while its callback runs.
+        ended: It is to end. Before Python 3.11 a cancellation may pass for that of a loss.
+        error: What the callback raised, if that ends it.
     """
 
-    def __init__(self, election: LeaderElection, callback: Callable[[Term], Awaitable[object]]) -> None:
+    def __init__(
+        self, election: LeaderElection, callback: Callable[[Term], Awaitable[object]], ends_on_error: bool
+    ) -> None:
         self._election = election
         self._callback = callback
-        self._term: Term | None = None
-        self._stopped = False  # Before Python 3.11 a cancellation may pass for that of a loss.
-        self._task = _start(self._stand(), f"election {election.name}")
-        closed = election._core.client.when_closed
-        closed[self._end] = None
-        self._task.add_done_callback(lambda _: closed.pop(self._end, None))
+        self._ends_on_error = ends_on_error
+        self.name: str = election.name
+        self.term: Term | None = None
+        self.ended: bool = False
+        self.error: BaseException | None = None
 
-    def __repr__(self) -> str:
-        state = "stopped" if self._task.done() else "leading" if self.leading else "standing"
-        return f"<Campaign for {self._election.name!r}: {state}>"
+    def resign(self) -> None:
+        """Ask the callback to return."""
+        if self.term is not None:
+            self.term._end()
 
-    @property
-    def leading(self) -> bool:
-        """Whether the callback runs, and leads."""
-        term = self._term
-        return term is not None and term.remaining() > 0.0
+    def end(self) -> None:
+        """Ask the callback to return, and stand no longer. Who waits to be elected is notified by its closed client."""
+        self.ended = True
+        self.resign()
 
-    async def resign(self) -> None:
-        """Ask the callback to return; then others may lead, and this campaign stands again.
-
-        Example::
-
-            campaign = election.run(lead)
-            await campaign.resign()
-            await campaign.stop()
-        """
-        if self._term is not None:
-            self._term._end()
-
-    async def stop(self, timeout: float | None = None) -> bool:
-        """Stand no longer, ask the callback to return, and wait until it has, for at most ``timeout`` seconds.
-
-        Example::
-
-            campaign = election.run(lead)
-            await campaign.stop(timeout=10)
-
-        Returns:
-            Whether it has returned, so that this campaign leads no longer.
-        """
-        self._stopped = True
-        self._task.cancel()
-        await asyncio.wait([self._task], timeout=timeout)
-        return self._task.done()
-
-    def _end(self) -> None:
-        """Its client is being closed: a wait for election ends by that, and a leader resigns."""
-        self._stopped = True
-        if self._term is not None:
-            self._term._end()
-
-    async def _stand(self) -> None:
+    async def stand(self) -> None:
+        """Stand for election, and lead."""
+        client = self._election._core.client
+        client.when_closed[self.end] = None
         pause: float | None = 0.0
-        while pause is not None and not self._stopped:
-            await asyncio.sleep(pause)
-            try:
-                pause = 0.0 if await self._stand_once() else PAUSE
-            except BaseException as error:
-                if _ends(error):
-                    raise
-                pause = pause_after(self._election._core.client, self._election.name, error)
+        try:
+            while pause is not None and not self.ended:
+                await asyncio.sleep(pause)
+                try:
+                    pause = 0.0 if await self._stand_once() else PAUSE
+                except BaseException as error:
+                    if _ends(error):
+                        raise
+                    pause = pause_after(client, self.name, error)
+        finally:
+            client.when_closed.pop(self.end, None)
 
     async def _stand_once(self) -> bool:
         """Wait to be elected, and lead. Returns whether the callback raised nothing.
@@ -263,7 +269,7 @@ class Campaign(NotPortable):
         """
         hold: Hold[Lease[int]] = Hold(self._election, None, None, False, True)
         async with hold as lease:
-            self._term = term = Term(lease)
+            self.term = term = Term(lease)
             try:
                 term._work = work = asyncio.ensure_future(_lead(self._callback, term))
                 try:
@@ -273,11 +279,88 @@ class Campaign(NotPortable):
                 finally:
                     await _until_returned(term, work)
             finally:
-                self._term = None
+                self.term = None
             error = None if work.cancelled() else work.exception() or work.result()
-            if error is not None:
-                report_callback(self._election.name, error)
+            if error is not None and self._ends_on_error:
+                self.error, self.ended = error, True
+            elif error is not None:
+                report_callback(self.name, error)
         return error is None
+
+
+@final
+class Campaign(NotPortable):
+    """Stands for election until it is stopped. Made by :meth:`LeaderElection.start`.
+
+    Example::
+
+        async with election.start(lead) as campaign:
+            print(campaign.leading)
+    """
+
+    def __init__(self, candidacy: _Candidacy) -> None:
+        self._candidacy = candidacy
+        self._task = _start(candidacy.stand(), f"election {candidacy.name}")
+
+    def __repr__(self) -> str:
+        state = "stopped" if self._task.done() else "leading" if self.leading else "standing"
+        return f"<Campaign for {self._candidacy.name!r}: {state}>"
+
+    def __del__(self) -> None:
+        task = getattr(self, "_task", None)
+        if task is not None and not task.done() and not self._candidacy.ended:
+            warn_dropped(self._candidacy.name)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.stop()
+
+    @property
+    def leading(self) -> bool:
+        """Whether the callback runs, and leads."""
+        term = self._candidacy.term
+        return term is not None and term.remaining() > 0.0
+
+    async def resign(self) -> None:
+        """Ask the callback to return; then others may lead, and this campaign stands again.
+
+        Example::
+
+            async with election.start(lead) as campaign:
+                await campaign.resign()
+        """
+        self._candidacy.resign()
+
+    async def stop(self, timeout: float | None = None) -> bool:
+        """Stand no longer, ask the callback to return, and wait until it has, for at most ``timeout`` seconds.
+
+        Example::
+
+            campaign = election.start(lead)
+            await campaign.stop(timeout=10)
+
+        Returns:
+            Whether it has returned, so that this campaign leads no longer.
+        """
+        self._candidacy.ended = True
+        self._task.cancel()
+        return await self.join(timeout)
+
+    async def join(self, timeout: float | None = None) -> bool:
+        """Wait until the campaign has ended, for at most ``timeout`` seconds: it was stopped, or its client was closed.
+
+        Example::
+
+            campaign = election.start(lead)
+            await campaign.join()
+
+        Returns:
+            Whether it has ended.
+        """
+        await asyncio.wait([self._task], timeout=timeout)
+        return self._task.done()
 
 
 @final

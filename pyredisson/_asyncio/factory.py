@@ -22,6 +22,7 @@ from pyredisson._asyncio.locks import (
 from pyredisson._asyncio.semaphores import CountDownLatch, PermitExpirableSemaphore, Semaphore
 from pyredisson._asyncio.synchronizers import Barrier, BoundedSemaphore, Condition, Event
 from pyredisson._core.client import ClientCore
+from pyredisson._core.deadline import AT_LEAST
 from pyredisson._shared.arguments import NotPortable, lock_of_condition, own_keywords, pauses, refuse
 from pyredisson._shared.owners import Owner, caller_of, lock_core, make_core
 from pyredisson.config import Backoff, ExponentialBackoff
@@ -429,7 +430,7 @@ class Factory(NotPortable, shown="Redisson"):
         guard = guard_of(self, self._skipped, key, wait_time, lease_time, kind, when_busy)
         return guard.task
 
-    def run_once(self, name: str, *, at_most: Seconds = 600, at_least: Seconds = 0) -> RunOnce:
+    def run_once(self, name: str, *, at_most: Seconds | None = 600, at_least: Seconds = AT_LEAST) -> RunOnce:
         """Return a block, or a decorator, for what runs on one process at a time; other processes skip it at once.
 
         As the block of ``async with`` it has a lease, or ``None`` if another owner runs it, or has begun it within
@@ -444,8 +445,10 @@ class Factory(NotPortable, shown="Redisson"):
         Args:
             name: The name of the lock.
             at_most: Seconds after which it is free if the process crashes. A run that takes longer is lost: leaving it
-                raises ``LockLostError``.
+                raises ``LockLostError``. ``None``: the run is renewed until it ends, however long it takes, and after a
+                crash it is free within ``Config.lock_watchdog_timeout``.
             at_least: Seconds from its beginning, by the server's clock, for which it does not run again, not even here.
+                By default 10, or ``at_most`` if that is less. With 0 a short run takes place on each host.
 
         Raises:
             TypeError, ValueError: The name or a time is not valid, or ``at_least`` is more than ``at_most``.

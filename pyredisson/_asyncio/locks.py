@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 from pyredisson import _kinds as kinds
 from pyredisson._asyncio import fast_path
 from pyredisson._asyncio.hold import Hold
-from pyredisson._core.deadline import wait_seconds
+from pyredisson._core.deadline import Seconds, wait_seconds
 from pyredisson._quorum.hold import majority
 from pyredisson._shared.arguments import cores_of, own_keywords, refuse, wait_of
 from pyredisson._shared.client import Handle
@@ -17,7 +17,8 @@ from pyredisson.lease import AsyncLease as Lease
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyredisson._core.deadline import Seconds
+    from typing_extensions import Self
+
     from pyredisson._kinds.lock import FencedLockCore, LockCore
     from pyredisson._kinds.read_write_lock import ReadWriteLockCore
     from pyredisson._quorum.multi_lock import MultiLockCore
@@ -217,7 +218,7 @@ class AnyLock(Handle, shown="Lock"):
         """
         return await self._core.get_hold_count()
 
-    async def acquire(self, blocking: bool = True, timeout: float = -1, **unknown: NoReturn) -> bool:
+    async def acquire(self, blocking: bool = True, timeout: float | None = -1, **unknown: NoReturn) -> bool:
         """Acquire the lock as ``threading.Lock.acquire`` does, with the same rules for its arguments.
 
         Example::
@@ -227,7 +228,7 @@ class AnyLock(Handle, shown="Lock"):
 
         Args:
             blocking: Whether to wait.
-            timeout: Seconds to wait at most; -1: without a time limit.
+            timeout: Seconds to wait at most; -1 or ``None``: without a time limit.
 
         Returns:
             Whether the lock was acquired.
@@ -260,8 +261,9 @@ class AnyLock(Handle, shown="Lock"):
         """
         return await self._core.is_locked()
 
-    async def __aenter__(self) -> bool:
-        return await fast_path.acquire(self._core, None)
+    async def __aenter__(self) -> Self:
+        await fast_path.acquire(self._core, None)
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -23,18 +23,15 @@ from redis.backoff import NoBackoff
 
 from pyredisson._core.failures import Connecting, Failure, NotSent, Unanswered, as_failure
 from pyredisson._core.runtime import Reply, ServerRequest
-from pyredisson._net.link import CONNECTING, Pool, ServerLink, SharedPool
-from pyredisson._net.refusals import as_redis_error, as_reply, not_opened
-from pyredisson._net.urls import REFUSED, Form, UserTransport, UserWire, no_reply, own_settings, place_of
-from pyredisson._net.wire import is_push, new_reader
+from pyredisson._net.link import CONNECTING, Pool, ServerLink, SharedPool, Stream, Transport
+from pyredisson._net.urls import REFUSED, Form, Link, UserTransport, UserWire, no_reply, own_settings, place_of
+from pyredisson._net.wire import as_redis_error, as_reply, is_push, new_reader, not_opened
 from pyredisson._shared.process import monotonic
 from pyredisson.errors import ClientClosedError
 
 if TYPE_CHECKING:
     from hiredis import Reader
 
-    from pyredisson._net.link import Stream, Transport
-    from pyredisson._net.urls import Link
     from pyredisson._net.wire import Address, Connect, Dial, Introduce
 
 #: As many requests leave together at most, so that the server answers the first ones while the others are made.
@@ -261,7 +258,7 @@ async def open_connection(connection_class: type[Any], settings: dict[str, Any],
     """Let redis-py connect and introduce itself, and take the streams.
 
     Raises:
-        NotSent, Rejected: No connection could be made; see :func:`pyredisson._net.refusals.not_opened`.
+        NotSent, Rejected: No connection could be made; see :func:`pyredisson._net.wire.not_opened`.
     """
     connection = connection_class(**own_settings(settings, timeout), retry=Retry(NoBackoff(), 0))
     try:
@@ -286,7 +283,7 @@ RequestT = TypeVar("RequestT", bound=ServerRequest)
 async def _receive(request: ServerRequest, begun: asyncio.Future[Any]) -> Reply:
     """Return the reply. Raises as ``Runtime.eval`` does, at its timeout at the latest."""
     if isinstance(begun, asyncio.Task):
-        await asyncio.wait({begun})  # Not the task itself: it could swallow a cancellation, see tasks.py.
+        await asyncio.wait({begun})  # Not the task itself: it could swallow a cancellation, see ``shielded()``.
         error = None if begun.cancelled() else begun.exception()
         if isinstance(error, Exception):  # Of any class: it is about this server alone.
             raise as_failure(error)

@@ -217,7 +217,8 @@ class Condition(Handle):
         await self._core.notify_all()
 
     async def __aenter__(self) -> bool:
-        return await self._lock.__aenter__()
+        await self._lock.__aenter__()
+        return True
 
     async def __aexit__(self, *exc: Any) -> None:
         await self._lock.__aexit__(*exc)

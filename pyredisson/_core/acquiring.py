@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyredisson._core import events
 from pyredisson._core.deadline import CLEANUP_BUDGET, REPEAT, Deadline
-from pyredisson._core.failures import Failure, Rejected, Unanswered, Unusable, of_earlier, reason_of, superseded
+from pyredisson._core.failures import (
+    Failure,
+    Rejected,
+    Unanswered,
+    Unusable,
+    explain_type,
+    of_earlier,
+    reason_of,
+    superseded,
+)
 from pyredisson._core.hold import HoldState, holder_alive, lost_error
 from pyredisson._core.kind import LockKind
-from pyredisson._core.messages import explain_type
 from pyredisson._core.names import owner_field, writer_field
 from pyredisson._core.ownership import Pending
 from pyredisson._core.replicas import NotAcknowledged
@@ -37,7 +45,7 @@ if TYPE_CHECKING:
     from pyredisson._core.ownership import Ownership, SettleBegun
     from pyredisson._core.requests import Answer, Exchange, Outcome
     from pyredisson._core.runtime import Reply
-    from pyredisson._core.wait_queue import QueueUpdate
+    from pyredisson._core.waiting import QueueUpdate
 
 
 async def acquire(
@@ -261,6 +269,30 @@ def check_not_stuck(client: ClientCore, kind: LockKind, ownership: Ownership) ->
                 raise LockError(f"waiting for lock {ownership.name!r} would never end: {why}", name=ownership.name)
 
 
+#: After as many grants in a row that arrived too late the lease is too short.
+LATE_GRANTS = 3
+
+
+def late_again(late: tuple[float, ...], what: str, name: str, lease_ms: int, took: float) -> tuple[float, ...]:
+    """Note that a grant arrived when its lease had ended, ``took`` seconds after its request was sent.
+
+    Returns:
+        The times of such grants, which ``late`` were before.
+
+    Raises:
+        LockError: They are too many.
+    """
+    late = (*late, took)
+    if len(late) < LATE_GRANTS:
+        return late
+    times = ", ".join(f"{1000 * each:.3g}" for each in late)
+    raise LockError(
+        f"{what} {name!r} can never be held: {len(late)} times in a row a lease of {lease_ms} ms had ended before its "
+        f"grant arrived, {times} ms after it was requested. Use a longer lease",
+        name=name,
+    )
+
+
 # ---- attempt ---------------------------------------------------------------------------------------------------------
 # One attempt to acquire a lock: the request is noted, sent, read, and repeated if it has to be.
 
@@ -363,7 +395,7 @@ class FirstRequest(NamedTuple):
 class Attempt:
     """An attempt of one owner to acquire one lock for one hold; each call makes it once."""
 
-    __slots__ = ("_exchange", "_in_doubt", "client", "hold", "kind", "ownership")
+    __slots__ = ("_exchange", "_in_doubt", "_late", "client", "hold", "kind", "ownership")
 
     def __init__(
         self,
@@ -379,6 +411,7 @@ class Attempt:
         self.hold: SingleHold = hold
         self._exchange = exchange  # How to send the request, as for :func:`request_lock`.
         self._in_doubt = False  # Whether the last request that left in one of the calls has no answer.
+        self._late: tuple[float, ...] = ()  # After how many seconds grants arrived whose lease had ended.
 
     async def __call__(self, update: QueueUpdate | None = None, first: FirstRequest | None = None) -> Answer:
         """Request the lock once.
@@ -402,12 +435,15 @@ class Attempt:
                 await client.learn_cause(ownership.name)
             if type(outcome) is LockAcquired:
                 deadline = sent + hold.certain
-                over = client.runtime.now() >= (max(deadline, ownership.deadline) if call.count else deadline)
+                now = client.runtime.now()
+                over = now >= (max(deadline, ownership.deadline) if call.count else deadline)
                 if over and (hold.watched or hold.certain > 0):  # Else the lease is so short that it never is certain.
                     # It arrived when its lease had ended: that is no hold, so give it back, and attempt again.
                     ownership.answered(call.request_id)
                     await settle(client, ownership, exchange=self._exchange)
+                    self._late = late_again(self._late, "lock", ownership.name, hold.lease_ms, now - sent)
                     return AT_ONCE
+            self._late = ()
             return end_attempt(client, call, outcome, sent)
         except Unanswered as failure:
             if failure.earlier and self._in_doubt:  # What is in doubt was sent by this very acquire.

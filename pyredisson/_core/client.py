@@ -17,13 +17,13 @@ from pyredisson._core.failures import (
     Rejected,
     Unanswered,
     Unusable,
+    explain_type,
     is_contained,
     replicas_appeared,
     superseded,
     without_effect,
 )
 from pyredisson._core.holder_lookup import Finder
-from pyredisson._core.messages import explain_type
 from pyredisson._core.names import check_one_slot
 from pyredisson._core.numbered import Ledger
 from pyredisson._core.owners import OwnershipTable
@@ -50,6 +50,9 @@ LEAST_SHARE = 0.25
 
 #: How long, in seconds, the report of a loss waits at most for the server to say what became of it.
 CAUSE_TIMEOUT = 0.25
+
+#: Seconds that a reply is waited for at least, however short the lease.
+LEAST_PATIENCE = 0.01
 
 
 class ClientCore:
@@ -246,8 +249,11 @@ class ClientCore:
             check_one_slot(names)
 
     def attempt_timeout(self, lease_ms: int) -> float:
-        """How long to wait for one reply: a stopped server must not cost the lease, nor the whole budget."""
-        return self._patience if lease_ms >= self._lease_of_patience else lease_ms / 6000
+        """How long to wait for one reply: a stopped server must not cost the lease, nor the whole budget.
+
+        If the lease is shorter than a round trip, the reply is to arrive all the same: it says that it is too short.
+        """
+        return self._patience if lease_ms >= self._lease_of_patience else max(lease_ms / 6000, LEAST_PATIENCE)
 
     def certain_for(self, lease_ms: int) -> float:
         """Return for how many seconds after *sending* a lease is certain. Each deadline of a hold is counted by it."""

@@ -24,8 +24,11 @@ MAX_SECONDS = 1e12
 #: A time beyond it, given as a plain number, is refused: it may be meant in milliseconds.
 DAY = 86_400
 
-#: The same for the lease that a watchdog renews: Redisson's default is 30,000 ms.
+#: The same for leases: in Java, ``tryLock(5000, 30000)`` is a common call, and the watchdog's default is 30,000 ms.
 HOUR = 3600
+
+#: The least time from its beginning that a run keeps its name, unless its caller says another: this very object.
+AT_LEAST: Final = float(10)
 
 #: How long an interrupted caller may wait for the release, in seconds.
 CLEANUP_BUDGET = 1.0
@@ -42,12 +45,12 @@ def explicit(value: float) -> float:
     return ExplicitSeconds(value) if math.isfinite(value) else value
 
 
-def check_unit(value: float, what: str) -> None:
-    """Raise ``ValueError`` for a plain number of seconds that looks like milliseconds: more than a day."""
-    if value > DAY and not isinstance(value, ExplicitSeconds):
+def check_unit(value: float, what: str, most: float = DAY) -> None:
+    """Raise ``ValueError`` for a plain number of seconds that looks like milliseconds: more than ``most``."""
+    if value > most and not isinstance(value, ExplicitSeconds):
         raise ValueError(
-            f"{what}={value:g} is more than a day ({value / 3600:.0f} hours): is it in seconds? For milliseconds "
-            f"write {value / 1000:g}; if it is intended, pass timedelta(seconds={value:g})"
+            f"{what}={value:g} is more than {'an hour' if most == HOUR else 'a day'} ({value / 3600:.1f} hours): is it "
+            f"in seconds? For milliseconds write {value / 1000:g}; if it is intended, pass timedelta(seconds={value:g})"
         )
 
 
@@ -86,16 +89,17 @@ def seconds(value: object, what: str) -> float:
     return result
 
 
-def lease_ms(lease_time: Seconds, what: str = "lease_time") -> int:
+def lease_ms(lease_time: Seconds, what: str = "lease_time", most: float = HOUR) -> int:
     """Return a lease in whole milliseconds, rounded up. ``what`` is what its caller calls it.
 
     Raises:
         TypeError: Not a time.
-        ValueError: Not positive, not finite, or beyond what a server can count; more than a day, and no ``timedelta``.
+        ValueError: Not positive, not finite, or beyond what a server can count; more than ``most`` seconds, and no
+            ``timedelta``.
     """
     value = seconds(lease_time, what)
     if 0 < value <= MAX_SECONDS:
-        check_unit(value, what)
+        check_unit(value, what, most)
     return whole_ms(value, what)
 
 

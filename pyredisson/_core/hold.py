@@ -27,18 +27,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
 
 from pyredisson._core import events
-from pyredisson._core.deadline import optional_lease_ms, wait_seconds
+from pyredisson._core.deadline import Seconds, optional_lease_ms, wait_seconds
 from pyredisson._core.failures import OUR_ERRORS, Failure, gives_way
 from pyredisson._core.names import owner_field
-from pyredisson.errors import LockLostError, LockNotOwnedError, OutcomeUnknownError
+from pyredisson.errors import LockLostError, LockNotOwnedError, LockTimeoutError, OutcomeUnknownError
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.deadline import Seconds
     from pyredisson._core.owners import Caller, MadeCaller, Trace
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.runtime import Progress, Runtime
-    from pyredisson.errors import LockTimeoutError
     from pyredisson.lease import Lease
 
 

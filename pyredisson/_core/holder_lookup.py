@@ -16,19 +16,19 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
+from pyredisson._core.event import Record, record
 from pyredisson._core.failures import Failure
 from pyredisson._core.names import OBSERVERS, LockNames, ReadWriteNames, presence_key
-from pyredisson._core.presence import Identity
+from pyredisson._core.presence import Entry, Identity
 from pyredisson.holders import Holder
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.ownership import Ownership
-    from pyredisson._core.presence import Entry
     from pyredisson._core.runtime import Reply
 
 #: Seconds that a search may take.
@@ -47,7 +47,8 @@ MOST_READ: Final = 32
 #: The most fields of a hash that are read: a read-write lock has one for each reader.
 FIELDS: Final = "64"
 
-_CONNECTED: Final = re.compile(rb"connected_clients:(\d{1,9})\r?$", re.MULTILINE)
+#: Patterns are compiled when they are first used, which is after a failure, and not when this is imported.
+_CONNECTED: Final = rb"(?m)connected_clients:(\d{1,9})\r?$"
 
 
 class Found(NamedTuple):
@@ -160,7 +161,7 @@ class Finder:
         if self.client.runtime.now() >= self._names_at + NAMES_EVERY:
             self._names_at, self._names = self.client.runtime.now(), None
             info = await search.query("INFO", "clients")
-            connected = _CONNECTED.search(info) if isinstance(info, bytes) else None
+            connected = re.search(_CONNECTED, info) if isinstance(info, bytes) else None
             if connected is not None and int(connected[1]) <= MOST_NAMES:
                 listed = await search.query("CLIENT", "LIST")
                 if isinstance(listed, bytes):
@@ -349,17 +350,17 @@ MAX_TEXT: Final = 256  # characters of a name of a thread, an application, a mac
 MAX_STACK: Final = 64  # lines
 
 CLIENT_ID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_OWNER: Final = re.compile(rf"({CLIENT_ID}):(-?\d{{1,20}})(:write|:ran)?(?::[0-9a-f]{{32}})?".encode())
-_CLIENT_NAME: Final = re.compile(rf"pyredisson:([!-9;-~]{{1,64}}):([!-9;-~]{{1,64}}):(\d{{1,10}}):({CLIENT_ID})")
-_WORD: Final = re.compile(rf"(?<![^ ])(id|addr|name|age|flags|lib-name|lib-ver)=([^ ]{{0,{MAX_TEXT}}})")
-_DIGITS: Final = re.compile(rb"-?\d{1,19}")
+_OWNER: Final = rf"({CLIENT_ID}):(-?\d{{1,20}})(:write|:ran)?(?::[0-9a-f]{{32}})?".encode()
+_CLIENT_NAME: Final = rf"pyredisson:([!-9;-~]{{1,64}}):([!-9;-~]{{1,64}}):(\d{{1,10}}):({CLIENT_ID})"
+_WORD: Final = rf"(?<![^ ])(id|addr|name|age|flags|lib-name|lib-ver)=([^ ]{{0,{MAX_TEXT}}})"
+_DIGITS: Final = rb"-?\d{1,19}"
 
 
 def read_count(value: object) -> int | None:
     """Read a number as Redis stores it; ``None`` for anything else."""
     if isinstance(value, int):
         return value
-    return int(value) if isinstance(value, bytes) and _DIGITS.fullmatch(value) else None
+    return int(value) if isinstance(value, bytes) and re.fullmatch(_DIGITS, value) else None
 
 
 # ---- owners ---------------------------------------------------------------------------------------------------------
@@ -391,7 +392,7 @@ class StoredOwner(NamedTuple):
 
 def read_owner(field: bytes) -> StoredOwner | None:
     """Read a field of a lock's hash; ``None`` if it names no owner."""
-    found = _OWNER.fullmatch(field)
+    found = re.fullmatch(_OWNER, field)
     return (
         None
         if found is None
@@ -415,8 +416,8 @@ def token_id(token: bytes) -> str:
 
 
 @final
-@dataclass(frozen=True)
-class PresenceEntry:
+@record
+class PresenceEntry(Record):
     """What a client reports of one of its holds or waits.
 
     Attributes:
@@ -445,8 +446,8 @@ class PresenceEntry:
 
 
 @final
-@dataclass(frozen=True)
-class StoredPresence:
+@record
+class StoredPresence(Record):
     """What a client says of itself.
 
     Attributes:
@@ -555,8 +556,8 @@ def _number(value: object) -> float | None:
 
 
 @final
-@dataclass(frozen=True)
-class Connection:
+@record
+class Connection(Record):
     """A connection, as ``CLIENT LIST`` describes it.
 
     Attributes:
@@ -595,11 +596,11 @@ def read_client_list(reply: object) -> list[Connection]:
 
 def _connection(line: bytes) -> Connection | None:
     text = line[: 16 * MAX_TEXT].decode("ascii", "backslashreplace").rstrip("\r")
-    said: dict[str, str] = dict(_WORD.findall(text))
+    said: dict[str, str] = dict(re.findall(_WORD, text))
     number, age, name = said.get("id", ""), said.get("age", ""), said.get("name", "")
     if not number.isdecimal() or len(number) > 20:
         return None
-    ours = _CLIENT_NAME.fullmatch(name)
+    ours = re.fullmatch(_CLIENT_NAME, name)
     app, host, pid, client_id = ours.groups() if ours is not None else (None,) * 4
     return Connection(
         number=int(number),

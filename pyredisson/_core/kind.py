@@ -4,54 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, TypeAlias, final
 
+from pyredisson._core.event import Record, record
 from pyredisson._core.hold import GONE
 from pyredisson._core.names import LockNames, NumberedNames, owner_field
 from pyredisson._core.requests import LockAcquired, read_acquire
-from pyredisson._core.wait_queue import Fairness
+from pyredisson._core.waiting import Fairness
 
 if TYPE_CHECKING:
-    from pyredisson._core.acquiring import Attempt
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.deadline import Deadline
     from pyredisson._core.ownership import Ownership
-    from pyredisson._core.requests import AcquireCall, Exchange, Outcome, Refused, ReleaseCall
+    from pyredisson._core.requests import AcquireCall, Exchange, Outcome, ReleaseCall
     from pyredisson._core.runtime import Reply, Request
-    from pyredisson._core.wait_queue import QueueUpdate
-
-
-class Waiting(ABC):
-    """How the owners of one kind wait for a lock: by message, in a queue, or by polling."""
-
-    #: Whether a release is announced to the waiters.
-    announced: bool
-    #: How many attempts a waiter makes at most; ``None``: without a limit.
-    tries: int | None = None
-
-    def channel(self, kind: LockKind, ownership: Ownership) -> str:
-        """The channel on which this owner is notified that the lock may be free."""
-        return kind.names.channel
-
-    def begin(self, ownership: Ownership, wait: float | None, now: float) -> None:
-        """Note that an owner begins to acquire, and waits for at most ``wait`` seconds."""
-        return
-
-    def yields(self, kind: LockKind, ownership: Ownership, wait: float | None, now: float) -> Refused | None:
-        """Refuse an owner that lets others acquire first, as the server would; ``None``: it need not yield."""
-        return None
-
-    def released(self, kind: LockKind, ownership: Ownership, listeners: int, sent: float) -> None:
-        """Note that ``listeners`` connections received the message of a release that was sent at ``sent``."""
-        return
-
-    @abstractmethod
-    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
-        """Attempt until the lock is acquired, or the deadline or all tries have passed, after a first one was refused.
-
-        ``seen`` is what ``Subscriptions.messages_of`` returned before the first attempt.
-        """
+    from pyredisson._core.waiting import QueueUpdate, Waiting
 
 
 class OwnRival(Protocol):
@@ -272,8 +239,8 @@ one that is a number, while a sorted set has the permits that are taken."""
 
 
 @final
-@dataclass(frozen=True)
-class StoredKind:
+@record
+class StoredKind(Record):
     """A kind as an inspection sees it.
 
     Attributes:

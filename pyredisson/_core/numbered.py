@@ -25,8 +25,15 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar, 
 
 from pyredisson._core import events
 from pyredisson._core.deadline import CLEANUP_BUDGET
-from pyredisson._core.failures import Failure, Rejected, Unanswered, is_interruption, of_earlier
-from pyredisson._core.messages import INTERRUPTED, explain_type
+from pyredisson._core.failures import (
+    INTERRUPTED,
+    Failure,
+    Rejected,
+    Unanswered,
+    explain_type,
+    is_interruption,
+    of_earlier,
+)
 from pyredisson._core.names import left_field, owner_field
 from pyredisson._core.replicas import NotAcknowledged
 from pyredisson._core.requests import PERMITS, Granted, NeverSet, Refused, read_stale, unreached
@@ -99,6 +106,7 @@ class NumberedCall(Generic[T]):
         key: The name and the owner.
         begun: When the request of the last number was made.
         granted: Whether the last answer granted permits.
+        never_set: Whether it said that there never were any.
         given_up: Whether it is, or was, settled without its caller.
     """
 
@@ -128,6 +136,7 @@ class NumberedCall(Generic[T]):
         self._doubt: Unanswered | None = None
         self.begun: float = 0.0
         self.granted: bool = False
+        self.never_set: bool = False
         self.given_up: bool = False
 
     @property
@@ -179,8 +188,8 @@ class NumberedCall(Generic[T]):
                 name=key[0],
             )
         self._doubt, outcome = None, type(answer)
-        self.granted = outcome is Granted
-        if outcome is Refused or outcome is NeverSet:
+        self.granted, self.never_set = outcome is Granted, outcome is NeverSet
+        if outcome is Refused or self.never_set:
             self._request = None
         return answer
 

@@ -24,10 +24,9 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from pyredisson._core.hold import HoldState, holder_alive
+from pyredisson._core.hold import HoldState, SingleHold, holder_alive
 
 if TYPE_CHECKING:
-    from pyredisson._core.hold import SingleHold
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.runtime import Runtime
 

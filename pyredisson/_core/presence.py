@@ -31,12 +31,11 @@ from pyredisson._core import events
 from pyredisson._core.deadline import whole_ms
 from pyredisson._core.failures import Failure, Rejected
 from pyredisson._core.names import presence_key
-from pyredisson._core.ownership import QUEUE_FOR
+from pyredisson._core.ownership import QUEUE_FOR, Ownership
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.owners import Caller
-    from pyredisson._core.ownership import Ownership
 
 #: The largest value that is written, in bytes.
 LIMIT: Final = 16 * 1024

@@ -13,10 +13,18 @@ from typing import TYPE_CHECKING, Any
 from pyredisson._core import events
 from pyredisson._core.acquiring import adopt, expire, resume, settle, settle_on_leaving, wait_for_turn
 from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY
-from pyredisson._core.failures import Failure, Rejected, Unusable, cannot_wait, is_interruption
+from pyredisson._core.failures import (
+    Failure,
+    Rejected,
+    Unusable,
+    cannot_wait,
+    explain_type,
+    held_here,
+    is_interruption,
+    not_held,
+)
 from pyredisson._core.hold import HoldState, lost_error, release_later, send_release
 from pyredisson._core.holder_lookup import found_here
-from pyredisson._core.messages import explain_type, held_here, not_held
 from pyredisson._core.ownership import Pending, Unlock
 from pyredisson._core.requests import ForceCall, ReleaseCall, unusable
 from pyredisson._core.waiting import released_as

@@ -6,8 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, final
 
 from pyredisson._core.deadline import REPEAT
-from pyredisson._core.failures import Connecting, Failure, Rejected, Unusable, own_copy
-from pyredisson._core.messages import remedy_of
+from pyredisson._core.failures import Connecting, Failure, Rejected, Unusable, own_copy, remedy_of
 from pyredisson._core.runtime import Reply
 from pyredisson.errors import RedissonError
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from pyredisson._core.kind import LockKind
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.runtime import Request
-    from pyredisson._core.wait_queue import QueueUpdate
+    from pyredisson._core.waiting import QueueUpdate
 
 
 class Reader(Protocol):

@@ -10,16 +10,17 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias, final
 
+from pyredisson._core.event import Record, record
 from pyredisson._core.failures import Rejected
 from pyredisson.errors import RedissonError
 
 
 @final
-@dataclass(frozen=True)
-class ServerFacts:
+@record
+class ServerFacts(Record):
     """What a server says of itself.
 
     Attributes:
@@ -85,12 +86,14 @@ def read_info(info: bytes, now: float) -> ServerFacts:
         aof=None if aof is None else aof == "1",
         replication_id=data.get("master_replid", ""),
         seen_at=now,
-        keys=None if b"# Keyspace" not in info else sum(_first(data[name]) for name in data if _DATABASE.match(name)),
+        keys=None
+        if b"# Keyspace" not in info
+        else sum(_first(data[name]) for name in data if re.match(_DATABASE, name)),
         flushes=None if b"# Commandstats" not in info else sum(_first(data.get(name, "")) for name in _FLUSHES),
     )
 
 
-_DATABASE = re.compile(r"db\d+\Z")
+_DATABASE = r"db\d+\Z"
 _FLUSHES = ("cmdstat_flushall", "cmdstat_flushdb")
 
 

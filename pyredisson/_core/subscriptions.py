@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Container, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
-from pyredisson._core.messages import INTERRUPTED
+from pyredisson._core.failures import INTERRUPTED
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ MODULES = {
     "FencedLockCore": "_kinds.lock",
     "SpinLockCore": "_kinds.lock",
     "NonReentrantLockCore": "_kinds.lock",
-    "RunOnceCore": "_kinds.run_once",
+    "RunOnceCore": "_kinds.election",
     "ElectionCore": "_kinds.election",
     "ReadWriteLockCore": "_kinds.read_write_lock",
     "TokenLockCore": "_kinds.token_lock",

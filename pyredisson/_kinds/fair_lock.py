@@ -17,12 +17,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from pyredisson._core.kind import FREES_ALL_OWNERS, StoredKind, Waiting
+from pyredisson._core.kind import FREES_ALL_OWNERS, LockKind, StoredKind
 from pyredisson._core.names import LockNames
-from pyredisson._core.requests import WITHOUT_END, Refused, unusable
-from pyredisson._core.runtime import PUBLISH
-from pyredisson._core.subscriptions import Waiter, WaitGroup
-from pyredisson._core.waiting import lock_message, wait_loop
+from pyredisson._core.requests import WITHOUT_END, AcquireCall, Answer, Refused, ReleaseCall, unusable
+from pyredisson._core.runtime import PUBLISH, Reply, Request, Ticket
+from pyredisson._core.subscriptions import Subscription, Waiter, WaitGroup
+from pyredisson._core.waiting import Waiting, lock_message, wait_loop
 from pyredisson._kinds.lock import UNLOCKED, LockCore, PlainKind
 
 if TYPE_CHECKING:
@@ -31,11 +31,7 @@ if TYPE_CHECKING:
     from pyredisson._core.acquiring import Attempt
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Deadline
-    from pyredisson._core.kind import LockKind
     from pyredisson._core.ownership import Ownership
-    from pyredisson._core.requests import AcquireCall, Answer, ReleaseCall
-    from pyredisson._core.runtime import Reply, Request, Ticket
-    from pyredisson._core.subscriptions import Subscription
 
 #: Ten years. Sums of many more would leave the range in which Lua counts exactly.
 MAX_WAIT_MS = 315_360_000_000

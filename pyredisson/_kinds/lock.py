@@ -14,10 +14,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pyredisson._core.acquiring import acquire
-from pyredisson._core.deadline import lease_ms, optional_lease_ms, wait_seconds
+from pyredisson._core.deadline import Seconds, lease_ms, optional_lease_ms, wait_seconds
+from pyredisson._core.failures import never_expires, timed_out
 from pyredisson._core.hold import HolderCore, HoldState, SingleHold
 from pyredisson._core.kind import FREES_ALL_OWNERS, LockKind, StoredKind
-from pyredisson._core.messages import never_expires, timed_out
 from pyredisson._core.names import LockNames
 from pyredisson._core.ownership import Ownership, ReadyRequests
 from pyredisson._core.releasing import (
@@ -31,22 +31,16 @@ from pyredisson._core.releasing import (
     to_release,
     unlock,
 )
-from pyredisson._core.requests import MAX_DIGITS, AcquireCall, LockAcquired, ReleaseCall, read_count, unusable
-from pyredisson._core.runtime import PUBLISH
-from pyredisson._core.wait_queue import NEVER_YIELDS, Fairness
-from pyredisson._core.waiting import ByMessage, Polling
+from pyredisson._core.requests import MAX_DIGITS, AcquireCall, LockAcquired, Outcome, ReleaseCall, read_count, unusable
+from pyredisson._core.runtime import PUBLISH, Progress, Reply, Request, Runtime
+from pyredisson._core.waiting import NEVER_YIELDS, ByMessage, Delays, Fairness, Polling, Waiting
 from pyredisson.errors import LockNotOwnedError, LockTimeoutError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.deadline import Seconds
-    from pyredisson._core.kind import Waiting
     from pyredisson._core.owners import Caller, MadeCaller
-    from pyredisson._core.requests import Outcome
-    from pyredisson._core.runtime import Progress, Reply, Request, Runtime
-    from pyredisson._core.waiting import Delays
     from pyredisson.lease import Lease
 
 #: The message of an unlock on the lock's channel. It wakes one waiter of each client that listens; ``1`` wakes all.

@@ -5,9 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
-from pyredisson._core.deadline import Deadline, lease_ms
-from pyredisson._core.failures import Failure
-from pyredisson._core.messages import explain_type, no_number
+from pyredisson._core.deadline import DAY, Deadline, lease_ms
+from pyredisson._core.failures import Failure, explain_type, no_number
 from pyredisson._core.names import owner_field
 from pyredisson._core.numbered import NumberedCall, Operation, ScriptCall
 from pyredisson._core.requests import ACQUIRED, AT_ONCE, WITHOUT_END, passes, read_int
@@ -125,7 +124,7 @@ class NumberedCore:
 
     async def expire(self, time: Seconds) -> bool:
         """Let it expire after a time, and return whether it exists."""
-        time_ms = lease_ms(time, "seconds")
+        time_ms = lease_ms(time, "seconds", DAY)
         await self.first_use()
         return await self._expire("an expire", time_ms)
 

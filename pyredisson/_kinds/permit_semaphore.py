@@ -12,10 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyredisson._core.deadline import lease_ms, wait_seconds
-from pyredisson._core.failures import Failure
+from pyredisson._core.failures import Failure, explain_type
 from pyredisson._core.hold import SingleHold
 from pyredisson._core.kind import StoredKind
-from pyredisson._core.messages import explain_type
 from pyredisson._core.names import SemaphoreNames
 from pyredisson._core.numbered import Operation, ScriptCall
 from pyredisson._core.requests import (

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, final
 
 from pyredisson._core import events
-from pyredisson._core.acquiring import announce_wait, report_failed, report_outcome
-from pyredisson._core.deadline import Deadline, lease_ms
-from pyredisson._core.failures import OUR_ERRORS, Failure, cannot_wait, gives_way, is_interruption
+from pyredisson._core.acquiring import announce_wait, late_again, report_failed, report_outcome
+from pyredisson._core.deadline import DAY, Deadline, lease_ms
+from pyredisson._core.failures import OUR_ERRORS, Failure, cannot_wait, explain_type, gives_way, is_interruption
 from pyredisson._core.hold import LossCallback, check_skip, leave_closed, lost_error, release_later
 from pyredisson._core.kind import HeldKind
-from pyredisson._core.messages import explain_type
 from pyredisson._core.names import SemaphoreNames, owner_field
 from pyredisson._core.numbered import NumberedCall, Operation, ScriptCall
 from pyredisson._core.ownership import Ownership
@@ -31,8 +29,7 @@ from pyredisson._core.requests import (
     waits_through,
 )
 from pyredisson._core.runtime import PUBLISH
-from pyredisson._core.wait_queue import QueuedGroup
-from pyredisson._core.waiting import WaitingCall, released_as, wait_in_queue
+from pyredisson._core.waiting import QueuedGroup, WaitingCall, released_as, wait_in_queue
 from pyredisson._kinds.numbered import NumberedCore, count_of
 from pyredisson.errors import LockError, LockTimeoutError
 
@@ -44,7 +41,7 @@ if TYPE_CHECKING:
     from pyredisson._core.hold import SingleHold
     from pyredisson._core.requests import Answer, PermitOutcome
     from pyredisson._core.runtime import Progress, Reply, Request, Runtime
-    from pyredisson._core.wait_queue import QueueUpdate
+    from pyredisson._core.waiting import QueueUpdate
     from pyredisson.lease import Lease
 
 
@@ -68,13 +65,18 @@ class PermitAttempt:
         call: The acquire.
         each: The permits that it acquires. Waiters for the same number share answers.
         wait: Seconds for which the caller waits; ``None``: without end.
-        certain: Seconds after sending for which the permits are certain; later they are of no use.
+        hold: That of a block, if it has a lease: permits that arrive when it has ended are of no use.
     """
 
-    __slots__ = ("_call", "_certain", "_core", "_heard_on", "_wait", "client", "label")
+    __slots__ = ("_call", "_core", "_heard_on", "_hold", "_late", "_wait", "client", "label")
 
     def __init__(
-        self, core: PermitsCore, call: NumberedCall[PermitOutcome], each: int, wait: float | None, certain: float
+        self,
+        core: PermitsCore,
+        call: NumberedCall[PermitOutcome],
+        each: int,
+        wait: float | None,
+        hold: SingleHold | None,
     ) -> None:
         self.client: ClientCore = core.client
         self._core = core
@@ -82,7 +84,8 @@ class PermitAttempt:
         self._call = call
         self.label: str = f"{core.kind}:{each}"
         self._wait = wait
-        self._certain = certain
+        self._hold = hold
+        self._late: tuple[float, ...] = ()
 
     def __call__(self, update: QueueUpdate | None = None) -> Awaitable[Answer]:
         if update is None:
@@ -106,9 +109,12 @@ class PermitAttempt:
             if self._wait != 0:
                 core.report_never_set()
             return Refused(answer.retry_in_ms)
-        if self._certain < math.inf and client.runtime.now() >= call.begun + self._certain:
+        hold, took = self._hold, client.runtime.now() - call.begun
+        if hold is not None and took >= hold.certain:
             await call.discard()
+            self._late = late_again(self._late, "the permits of", core.names.name, hold.lease_ms, took)
             return AT_ONCE
+        self._late = ()
         assert type(answer) is Granted
         if answer.next_in_ms is not None:
             client.subscriptions.hint(self._heard_on, self.label, answer.next_in_ms / 1000)
@@ -162,7 +168,7 @@ class PermitsCore(NumberedCore, ABC):
     async def try_set_permits(self, permits: int, ttl: Seconds | None = None) -> bool:
         """Set the number of permits, unless the semaphore has some; with a ``ttl``, it ends after that time."""
         value = count_of(permits, "permits")
-        ttl_ms = None if ttl is None else lease_ms(ttl, "ttl")
+        ttl_ms = None if ttl is None else lease_ms(ttl, "ttl", DAY)
         return await self.begin(self._setting(value, ttl_ms)).once() == 1
 
     def _setting(self, permits: int, ttl_ms: int | None = None) -> Operation[int]:
@@ -252,12 +258,18 @@ class PermitsCore(NumberedCore, ABC):
 
     # ---- acquiring -----------------------------------------------------------------------------------------------
 
-    async def timeout_error(self, wanted: int, wait: float | None) -> LockTimeoutError:
-        """Return the error for a block that did not acquire ``wanted`` permits within ``wait`` seconds."""
+    async def timeout_error(self, wanted: int, wait: float | None, *, never_set: bool) -> LockTimeoutError:
+        """Return the error for a block that did not acquire ``wanted`` permits within ``wait`` seconds.
+
+        ``never_set``: whether the server said last that there never were any.
+        """
         name = self.names.name
         what = f"{wanted} permits of" if wanted > 1 else "permits of"
         timed_out = f"timed out after {wait} s waiting for {what} {name!r}"
         text = timed_out if wait != 0 else f"not enough {what} {name!r} are available"
+        if never_set:
+            text += "; their number was never set: call try_set_permits(n), or make the handle with permits=n"
+            return LockTimeoutError(text, name=name)
         available, holders = await self.client.finder.find_permits(name)
         if available is not None and wanted > 1:
             text += f"; {available} of {wanted} are available"
@@ -267,7 +279,7 @@ class PermitsCore(NumberedCore, ABC):
         return LockTimeoutError(text, name=name, holder=holders[0] if holders else None)
 
     async def acquire_for(
-        self, call: NumberedCall[PermitOutcome], wait: float | None, *, each: int = 1, certain: float = math.inf
+        self, call: NumberedCall[PermitOutcome], wait: float | None, *, each: int = 1, hold: SingleHold | None = None
     ) -> bool:
         """Make attempts until permits are granted, or until ``wait`` seconds have passed.
 
@@ -275,7 +287,7 @@ class PermitsCore(NumberedCore, ABC):
             call: The acquire.
             wait: Seconds; ``None``: without end.
             each: The permits that it acquires. Waiters for the same number share answers.
-            certain: Seconds after sending for which the permits are certain; later they are no use.
+            hold: That of a block, if it has a lease.
         """
         client, subscriptions = self.client, self.client.subscriptions
         began, seen, attempt = client.runtime.now(), None, None
@@ -284,10 +296,10 @@ class PermitsCore(NumberedCore, ABC):
                 seen = subscriptions.messages_of(self.names.channel)
             try:
                 first = await call.send() if self._first is None else None
-                if call.granted and certain == math.inf and not subscriptions.groups:
+                if call.granted and hold is None and not subscriptions.groups:
                     answer: Answer = ACQUIRED
                 else:
-                    attempt = PermitAttempt(self, call, each, wait, certain)
+                    attempt = PermitAttempt(self, call, each, wait, hold)
                     answer = await (attempt() if first is None else attempt.judge(first))
             except Failure as failure:
                 if not await waits_through(client, failure, wait, began):
@@ -295,7 +307,7 @@ class PermitsCore(NumberedCore, ABC):
                 answer = AT_ONCE
             acquired = type(answer) is LockAcquired
             if type(answer) is Refused and wait != 0:
-                attempt = attempt or PermitAttempt(self, call, each, wait, certain)
+                attempt = attempt or PermitAttempt(self, call, each, wait, hold)
                 wait_on = partial(self._until_acquired, attempt, answer, seen, Deadline.after(wait, began), each)
                 acquired = await self._keep_trying(call.key, wait_on)
             if not acquired:
@@ -459,7 +471,9 @@ class Block:
         ownership = self._ownership = owned_by_block(client, self.name, core.stored.kind, self._count, self._permit)
         extending = partial(extend, client, ownership, hold=hold) if hold.watched else _never_ends
         self.lease = client.runtime.lease(ownership, hold, client.runtime, extending)
-        if not self._count or await core.acquire_for(call, self._wait, each=self._count, certain=hold.certain):
+        if not self._count or await core.acquire_for(
+            call, self._wait, each=self._count, hold=hold if hold.watched else None
+        ):
             ownership.granted(ownership.request_id, hold, call.begun)
             if hold.watched:
                 client.watchdog.watch(ownership)
@@ -471,7 +485,7 @@ class Block:
         self.lease = None
         if self._skip:
             return None
-        raise await core.timeout_error(self._count, self._wait)
+        raise await core.timeout_error(self._count, self._wait, never_set=call.never_set)
 
     async def leave(self, error: BaseException | None, progress: Progress | None = None) -> None:
         """Release the permits. The ``error`` of the block's body goes before any error of ours.

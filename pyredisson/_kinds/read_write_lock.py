@@ -20,14 +20,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from pyredisson._core.acquiring import check_layout, expire, settle
+from pyredisson._core.acquiring import Attempt, check_layout, expire, settle
 from pyredisson._core.failures import Failure, of_earlier
 from pyredisson._core.hold import lost_error
-from pyredisson._core.kind import LockKind, StoredKind
+from pyredisson._core.kind import LockKind, OwnRival, StoredKind
 from pyredisson._core.names import WRITERS, ReadWriteNames, owner_field, writer_field
 from pyredisson._core.ownership import Ownership
 from pyredisson._core.requests import SELF_BLOCKED, Refused, ReleaseCall, read_count, says, unusable
-from pyredisson._core.runtime import PUBLISH
+from pyredisson._core.runtime import PUBLISH, Reply, Request, Runtime
 from pyredisson._core.subscriptions import ALL
 from pyredisson._core.waiting import ByMessage, lock_message
 from pyredisson._kinds.lock import UNLOCKED, LockCore, renew_locks
@@ -38,14 +38,11 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from pyredisson._core.acquiring import Attempt
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Deadline
-    from pyredisson._core.kind import OwnRival, Waiting
     from pyredisson._core.owners import MadeCaller
     from pyredisson._core.requests import AcquireCall, Answer, Exchange, Outcome
-    from pyredisson._core.runtime import Reply, Request, Runtime
-    from pyredisson._core.wait_queue import Fairness, QueueUpdate
+    from pyredisson._core.waiting import Fairness, QueueUpdate, Waiting
 
 # ---- read write waiting ----------------------------------------------------------------------------------------------
 # How the owners of the two sides of a read-write lock wait: readers yield to the writers of their client.

@@ -6,20 +6,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyredisson._core.acquiring import expire
-from pyredisson._core.deadline import Deadline, timeout_seconds, wait_seconds
-from pyredisson._core.failures import Failure, is_cancellation, is_interruption
-from pyredisson._core.hold import HoldState, lost_error
-from pyredisson._core.kind import StoredKind
-from pyredisson._core.messages import not_held
+from pyredisson._core.deadline import Deadline, Seconds, timeout_seconds, wait_seconds
+from pyredisson._core.failures import Failure, is_cancellation, is_interruption, not_held
+from pyredisson._core.hold import HoldState, SingleHold, lost_error
+from pyredisson._core.kind import LockKind, StoredKind
 from pyredisson._core.names import BarrierNames, ConditionNames, EventNames, LatchNames
 from pyredisson._core.numbered import NumberedCall, Operation, ScriptCall
 from pyredisson._core.releasing import release_all, settle_or_explain
 from pyredisson._core.requests import ACQUIRED, GRANTED, WITHOUT_END, Refused, read_flag, read_int, unreached, unusable
-from pyredisson._core.runtime import PUBLISH
+from pyredisson._core.runtime import PUBLISH, Progress, Reply, Request
 from pyredisson._core.subscriptions import Waiter, WaitGroup
 from pyredisson._core.waiting import WaitingCall, wait_by_message
 from pyredisson._kinds.fair_lock import FairKind, queue_keys
-from pyredisson._kinds.lock import UNLOCKED, PlainKind
+from pyredisson._kinds.lock import UNLOCKED, LockCore, PlainKind
 from pyredisson._kinds.numbered import CLOSED, MAX_COUNT, OPENED, NumberedCore, NumberWaitCore, count_of
 from pyredisson.errors import LockNotOwnedError
 
@@ -27,13 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.deadline import Seconds
-    from pyredisson._core.hold import SingleHold
-    from pyredisson._core.kind import LockKind
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.requests import Answer, Granted, ReleaseCall
-    from pyredisson._core.runtime import Progress, Reply, Request
-    from pyredisson._kinds.lock import LockCore
 
 # ---- latch -----------------------------------------------------------------------------------------------------------
 # The count-down latch: its waiters return when it has been counted down to zero.

@@ -18,20 +18,17 @@ from pyredisson._core.holder_lookup import token_id
 from pyredisson._core.kind import LockKind, StoredKind
 from pyredisson._core.names import LockNames, token_field
 from pyredisson._core.releasing import not_owned
-from pyredisson._core.requests import LOST, HoldLost, read_left_ms, unusable
-from pyredisson._core.waiting import Polling
+from pyredisson._core.requests import LOST, AcquireCall, HoldLost, ReleaseCall, read_left_ms, unusable
+from pyredisson._core.waiting import Delays, Polling, Waiting
 from pyredisson._kinds.lock import LockCore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.kind import Waiting
     from pyredisson._core.owners import MadeCaller
     from pyredisson._core.ownership import Ownership
-    from pyredisson._core.requests import AcquireCall, ReleaseCall
     from pyredisson._core.runtime import Reply, Request, Runtime
-    from pyredisson._core.waiting import Delays
 
 POLL = DoublingBackoff(first=0.001, maximum=0.128)
 

@@ -17,11 +17,10 @@ import redis.exceptions as rx
 from pyredisson._core.deadline import DoublingBackoff
 from pyredisson._core.failures import Connecting, Failure, NotNow, NotSent, Rejected, Unanswered, as_failure
 from pyredisson._core.subscriptions import SubscriberConnection
-from pyredisson._net.link import Inspect, Introduce, MasterMoved, ignore
-from pyredisson._net.refusals import as_redis_error
+from pyredisson._net.link import Inspect, Introduce, MasterMoved, ServerLink, ignore
 from pyredisson._net.subscriber import Subscriber
 from pyredisson._net.topology import SLOTS, AskRedirect, Cluster, Moved, SlotCall, read_redirection, read_slots, slot_of
-from pyredisson._net.wire import Address, pack
+from pyredisson._net.wire import Address, as_redis_error, pack
 from pyredisson._shared.process import monotonic
 from pyredisson.errors import ClientClosedError
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.replicas import ReplicaAcknowledgement
     from pyredisson._core.runtime import Reply
-    from pyredisson._net.link import ServerLink
 
 #: Between two tries of a request that the cluster cannot take at this moment.
 REROUTE = DoublingBackoff(first=0.005, maximum=0.1)

@@ -11,14 +11,25 @@ import redis.exceptions as rx
 
 from pyredisson._core.failures import Connecting, Dropped, Failure, NotNow, NotSent, Unanswered
 from pyredisson._core.runtime import Reply
-from pyredisson._net.refusals import LEAVES, as_redis_error, failure_of, inspected, is_wrong_server
-from pyredisson._net.topology import Whereabouts
-from pyredisson._net.wire import ASKING, Dialler, Packed, is_no_script, is_push, pack, resent
+from pyredisson._net.topology import Sentinels, Whereabouts
+from pyredisson._net.wire import (
+    ASKING,
+    LEAVES,
+    Dialler,
+    Packed,
+    as_redis_error,
+    failure_of,
+    inspected,
+    is_no_script,
+    is_push,
+    is_wrong_server,
+    pack,
+    resent,
+)
 from pyredisson.errors import ClientClosedError
 
 if TYPE_CHECKING:
     from pyredisson._core.replicas import ReplicaAcknowledgement
-    from pyredisson._net.topology import Sentinels
     from pyredisson._net.wire import Address, Connect, Dial, Wire
     from pyredisson._net.wire import Introduce as IntroduceWire
 

@@ -16,11 +16,9 @@ import redis.exceptions as rx
 
 from pyredisson._core import events
 from pyredisson._core.deadline import RETRY
-from pyredisson._core.failures import Failure, NotSent, Rejected
-from pyredisson._core.messages import INTERRUPTED
-from pyredisson._net.refusals import LEAVES, failure_of
+from pyredisson._core.failures import INTERRUPTED, Failure, NotSent, Rejected
 from pyredisson._net.topology import QUERY_AGAIN
-from pyredisson._net.wire import pack
+from pyredisson._net.wire import LEAVES, failure_of, pack
 from pyredisson.errors import LockError
 
 if TYPE_CHECKING:

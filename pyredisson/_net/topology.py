@@ -11,8 +11,7 @@ from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
 from pyredisson._core.failures import NotSent
 from pyredisson._core.runtime import Announce
-from pyredisson._net.refusals import as_redis_error
-from pyredisson._net.wire import Address, Packed, prepare, unexpected_reply
+from pyredisson._net.wire import Address, Packed, as_redis_error, prepare, unexpected_reply
 
 # ---- sentinels -------------------------------------------------------------------------------------------------------
 # Where the master is: asked of sentinels, at each new connection.

@@ -19,16 +19,14 @@ import redis.connection
 import redis.exceptions as rx
 
 from pyredisson._core.failures import NotSent, Unanswered
-from pyredisson._net.link import CONNECTING, Pool, ServerLink
-from pyredisson._net.refusals import as_redis_error, as_reply, not_opened
+from pyredisson._net.link import CONNECTING, Pool, ServerLink, Transport
 from pyredisson._net.topology import Cluster, FoundBySentinels, Sentinels, cluster_of, connections_of
-from pyredisson._net.wire import Address, Connect, Introduce, app_in
+from pyredisson._net.wire import Address, Connect, Introduce, app_in, as_redis_error, as_reply, not_opened
 from pyredisson._shared.process import monotonic
 from pyredisson.config import Config
 
 if TYPE_CHECKING:
     from pyredisson._net.cluster import ClusterLink, TimedMutex
-    from pyredisson._net.link import Transport
 
 DEFAULT_URL = "redis://localhost:6379"
 
@@ -201,10 +199,8 @@ def _check_readable(url: str) -> None:
 
 ONE_DATABASE = "only database 0 of a cluster is used (Valkey 9 can have others, and Redis has none)"
 
-_SEVERAL_HOSTS = re.compile(
-    r"(?P<scheme>[^:]*)://(?P<login>(?:[^/?#]*@)?)(?P<hosts>[^/?#]*)(?P<path>[^?]*)(?P<query>.*)", re.DOTALL
-)
-_HOST = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>[^:\[\]]+))(?::(?P<port>[0-9]{1,5}))?")
+_SEVERAL_HOSTS = r"(?s)(?P<scheme>[^:]*)://(?P<login>(?:[^/?#]*@)?)(?P<hosts>[^/?#]*)(?P<path>[^?]*)(?P<query>.*)"
+_HOST = r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>[^:\[\]]+))(?::(?P<port>[0-9]{1,5}))?"
 
 
 def cluster_url(url: str) -> tuple[tuple[Address, ...], str] | None:
@@ -216,7 +212,7 @@ def cluster_url(url: str) -> tuple[tuple[Address, ...], str] | None:
     Raises:
         ValueError: It names no nodes, a port that is none, or a database. What it says of a login is not repeated.
     """
-    parts = _SEVERAL_HOSTS.fullmatch(url)
+    parts = re.fullmatch(_SEVERAL_HOSTS, url)
     if parts is None or not parts["scheme"].endswith("+cluster"):
         return None
     if parts["path"] not in ("", "/", "/0"):
@@ -249,7 +245,7 @@ def parse_sentinel_url(url: str) -> SentinelUrl | None:
     Raises:
         ValueError: It begins like that, and goes on otherwise.
     """
-    parts = _SEVERAL_HOSTS.fullmatch(url)
+    parts = re.fullmatch(_SEVERAL_HOSTS, url)
     if parts is None or parts["scheme"] != "redis+sentinel":
         return None
     sentinels = _hosts(parts, 26379)
@@ -267,7 +263,7 @@ def _hosts(parts: re.Match[str], default_port: int) -> tuple[Address, ...]:
     """Return the hosts of a URL and their ports."""
     addresses: list[Address] = []
     for each in parts["hosts"].split(","):
-        found = _HOST.fullmatch(each)
+        found = re.fullmatch(_HOST, each)
         port = int(found["port"] or default_port) if found else 0
         if found is None or not 0 < port < 65_536:
             raise ValueError(  # Not the text itself: it may be part of a password.

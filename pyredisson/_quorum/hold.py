@@ -19,14 +19,23 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from pyredisson._core import events
 from pyredisson._core.acquiring import adopt, end_attempt, make_ready, request_lock, resume, settle, wait_for_turn
 from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY
-from pyredisson._core.failures import Failure, NotNow, Passing, Unanswered, is_interruption, superseded, without_effect
+from pyredisson._core.failures import (
+    Failure,
+    NotNow,
+    Passing,
+    Unanswered,
+    explain_type,
+    is_interruption,
+    is_wrong_type,
+    superseded,
+    without_effect,
+)
 from pyredisson._core.hold import CallNote, HoldState, Owned, SingleHold, lost_error
-from pyredisson._core.messages import explain_type, is_wrong_type
-from pyredisson._core.ownership import OF_CALL
+from pyredisson._core.ownership import OF_CALL, Ownership
 from pyredisson._core.releasing import leave_block, release_all
 from pyredisson._core.replicas import NotAcknowledged, ReplicaAcknowledgement
-from pyredisson._core.requests import read_stale, unusable
-from pyredisson._core.runtime import ServerRequest, together
+from pyredisson._core.requests import Answer, Call, read_stale, unusable
+from pyredisson._core.runtime import Progress, Reply, Request, Runtime, ServerRequest, together
 from pyredisson._core.watchdog import Renewal
 from pyredisson.errors import (
     ClientClosedError,
@@ -40,9 +49,6 @@ if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.kind import LockKind
     from pyredisson._core.owners import Caller
-    from pyredisson._core.ownership import Ownership
-    from pyredisson._core.requests import Answer, Call
-    from pyredisson._core.runtime import Progress, Reply, Request, Runtime
     from pyredisson._core.server import ServerState
     from pyredisson._kinds.lock import LockCore
 
@@ -440,6 +446,15 @@ def request_once(
         raise
 
 
+def reuse_requests(member: Member, kind: LockKind, ownership: Ownership, hold: SingleHold) -> None:
+    """Keep the usual requests ready, of an owner that comes again, if they are the same each time."""
+    constant = kind.has_ready_requests and not (kind.ready_once or kind.has_fair_queue)
+    if constant and ownership.generation and not ownership.holds:
+        ready = ownership.ready
+        if ready is None or ready[:2] != (ownership.epoch, hold.lease_ms):
+            member.lock.make_ready(ownership, hold.lease_ms, 0, 0.0)
+
+
 async def acquire_part(member: Member, kind: LockKind, ownership: Ownership, hold: SingleHold) -> Answer:
     """Request the lock of a member, of this kind, once.
 
@@ -454,11 +469,7 @@ async def acquire_part(member: Member, kind: LockKind, ownership: Ownership, hol
         if ownership.kind is not kind:
             adopt(kind, ownership)
         kind.waiting.begin(ownership, 0.0, client.runtime.now())
-    constant = kind.has_ready_requests and not (kind.ready_once or kind.has_fair_queue)
-    if constant and ownership.generation and not ownership.holds:
-        ready = ownership.ready
-        if ready is None or ready[:2] != (ownership.epoch, hold.lease_ms):
-            member.lock.make_ready(ownership, hold.lease_ms, 0, 0.0)
+    reuse_requests(member, kind, ownership, hold)
     call, outcome, sent = await request_lock(client, kind, ownership, hold, exchange)
     return end_attempt(client, call, outcome, sent)
 

@@ -11,12 +11,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyredisson._core.acquiring import acquire, check_not_lost, check_reentrant, report_failed, report_outcome
-from pyredisson._core.deadline import RETRY, Deadline, lease_ms
-from pyredisson._core.failures import Failure, is_interruption
+from pyredisson._core.acquiring import (
+    acquire,
+    check_not_lost,
+    check_reentrant,
+    late_again,
+    report_failed,
+    report_outcome,
+)
+from pyredisson._core.deadline import RETRY, Deadline, Seconds, lease_ms
+from pyredisson._core.failures import Failure, held_here, is_interruption, not_held, timed_out
 from pyredisson._core.hold import CallNote, HolderCore, HoldState, lost_error
 from pyredisson._core.holder_lookup import BUDGET, found_here
-from pyredisson._core.messages import held_here, not_held, timed_out
 from pyredisson._core.releasing import hand_over
 from pyredisson._quorum.hold import (
     KIND,
@@ -26,6 +32,7 @@ from pyredisson._quorum.hold import (
     innermost,
     majority,
     release,
+    reuse_requests,
     undo,
     undo_interrupted,
     unreachable,
@@ -37,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.deadline import Seconds
     from pyredisson._core.owners import Caller, MadeCaller
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.runtime import Progress
@@ -436,7 +442,9 @@ class InOrder:
         deadline = Deadline.after(wait, began)
         reached = began
         failures = 0
+        late: tuple[float, ...] = ()
         while True:
+            round_began = runtime.now()
             try:
                 acquired = await self._acquire_each(whole, wait, deadline)
             except Failure as failure:
@@ -452,9 +460,11 @@ class InOrder:
             else:
                 if acquired and whole.certain_until() > runtime.now():
                     return True
+                took = runtime.now() - round_began
                 await undo(whole)
                 reached = runtime.now()
                 # If they were acquired, one of them expired while others were waited for.
+                late = late_again(late, "multi-lock", whole.name, whole.lease_ms(), took) if acquired else ()
                 if not acquired or deadline.passed(reached):
                     return False
             await runtime.sleep(RETRY.pause(failures, runtime.jitter))
@@ -470,6 +480,7 @@ class InOrder:
         began = runtime.now()
         for index, (member, ownership) in enumerate(zip(whole.members, whole.ownerships, strict=True)):
             whole.parts[index] = part = whole.new_part(index)
+            reuse_requests(member, member.kind, ownership, part)
             acquired = await acquire(member.client, member.kind, ownership, part, 0, for_multi_lock=True)
             if not acquired and wait != 0:
                 _keep(whole, renewed=True)  # While this one is waited for.

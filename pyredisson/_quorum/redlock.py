@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyredisson._core import events
 from pyredisson._core.acquiring import check_not_stuck
 from pyredisson._core.deadline import RETRY, Deadline, DoublingBackoff
-from pyredisson._core.failures import Failure, NotSent, Rejected, Unanswered
+from pyredisson._core.failures import Failure, NotSent, Rejected, Unanswered, explain_type
 from pyredisson._core.hold import HoldState
-from pyredisson._core.messages import explain_type
-from pyredisson._core.requests import ACQUIRED, LockAcquired, Refused
-from pyredisson._core.runtime import together
-from pyredisson._core.server import Complaint, lack_of_persistence
+from pyredisson._core.requests import ACQUIRED, Answer, LockAcquired, Refused
+from pyredisson._core.runtime import Runtime, together
+from pyredisson._core.server import Complaint, ServerFacts, lack_of_persistence
 from pyredisson._core.subscriptions import Waiter, WaitGroup
 from pyredisson._core.waiting import lock_message, wait_loop
 from pyredisson._kinds.token_lock import TOKEN_BYTES
@@ -36,9 +35,6 @@ from pyredisson.errors import LockLostError, NoSyncedSlavesError, RedissonError
 
 if TYPE_CHECKING:
     from pyredisson._core.kind import LockKind
-    from pyredisson._core.requests import Answer
-    from pyredisson._core.runtime import Runtime
-    from pyredisson._core.server import ServerFacts
     from pyredisson._quorum.hold import Member, MultiHold
 
 NodeReply: TypeAlias = "Answer | Failure | RedissonError"

@@ -12,11 +12,10 @@ from datetime import timedelta
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, SupportsIndex, TypeVar
 
-from pyredisson._core.deadline import lease_ms, wait_seconds
+from pyredisson._core.deadline import Seconds, Uniform, lease_ms, wait_seconds
 from pyredisson.config import Backoff, Config, ConstantBackoff, ExponentialBackoff
 
 if TYPE_CHECKING:
-    from pyredisson._core.deadline import Seconds, Uniform
     from pyredisson._core.waiting import Delays
     from pyredisson._kinds.lock import LockCore
 
@@ -136,8 +135,10 @@ def check_on_loss(callback: Callable[[], object]) -> None:
         raise TypeError(f"on_loss is called without arguments: {callback!r} takes {signature}") from None
 
 
-def wait_of(blocking: bool, timeout: float | timedelta) -> float | None:
+def wait_of(blocking: bool, timeout: float | timedelta | None) -> float | None:
     """Return for how many seconds ``acquire(blocking, timeout)`` has to wait; ``None``: without end.
+
+    ``timeout`` may be ``None``, as elsewhere, for -1.
 
     Raises:
         ValueError, TypeError, OverflowError: As ``threading.Lock.acquire``.
@@ -147,6 +148,8 @@ def wait_of(blocking: bool, timeout: float | timedelta) -> float | None:
             "timeout must be a number of seconds, as for threading.Lock.acquire(), not a timedelta; "
             "try_lock(wait_time=...) takes one"
         )
+    if timeout is None:
+        timeout = -1
     if blocking is True and type(timeout) is int and timeout == -1:
         return None
     threading.Lock().acquire(blocking, timeout)  # A free one takes any arguments that are in order.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, cast
 
 from pyredisson._core.client import ClientCore
-from pyredisson._core.deadline import lease_ms, wait_seconds
+from pyredisson._core.deadline import Seconds, lease_ms, wait_seconds
 from pyredisson._core.hold import LossCallback, check_skip
 from pyredisson._net.urls import (
     DEFAULT_URL,
@@ -226,7 +226,6 @@ class Handle(NotPortable):
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from pyredisson._core.deadline import Seconds
     from pyredisson._kinds.permits import Block
 
     LeaseT_co = TypeVar("LeaseT_co", bound="AnyLease | None", covariant=True, default="Lease")

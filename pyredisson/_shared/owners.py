@@ -249,7 +249,7 @@ class TaskOwner(AnyOwner):
         wait_for = ", asyncio.wait_for() (use try_lock(5) or acquire(timeout=5))" if sys.version_info < (3, 12) else ""
         return (
             f"task {self.name!r} ended without releasing it. These run what they call in a task of its own: the "
-            f"fixtures of pytest-asyncio, cells of a notebook, middleware{wait_for}. Use hold(), whose block may be "
+            f"fixtures of pytest-asyncio, middleware{wait_for}. Use hold(), whose block may be "
             "left in any task, or get_lock(name, owner=client.new_owner())"
         )
 
@@ -257,6 +257,58 @@ class TaskOwner(AnyOwner):
         """Whether it is a task of that event loop that has not ended."""
         task = self.task()
         return task is not None and not task.done() and task.get_loop() is loop
+
+
+class CellsOwner(TaskOwner):
+    """The cells of a notebook that one thread runs: IPython makes a task for each, and a user takes them for one."""
+
+    __slots__ = ("_loop", "_thread")
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        super().__init__(task)
+        self._thread = threading.current_thread()
+        self.name: str = self._thread.name
+        self.go_on(task)
+
+    def __repr__(self) -> str:
+        return f"<cells {self.number} {self.name!r}>"
+
+    def go_on(self, task: asyncio.Task[Any]) -> None:
+        """Note the cell that runs now."""
+        self.task: weakref.ref[asyncio.Task[Any]] = weakref.ref(task)
+        self._loop = weakref.ref(task.get_loop())
+
+    def describe(self) -> str:
+        """What to call it in a message."""
+        return f"the notebook's thread {self.name!r}"
+
+    def alive(self) -> bool:
+        """Whether another cell may follow."""
+        return self._thread.is_alive()
+
+    def gone_hint(self) -> str:
+        """Describe it, when it ended while it held a lock."""
+        return f"{self.describe()} ended without releasing it"
+
+    def runs_in(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether another cell would run in that event loop."""
+        return self._loop() is loop
+
+
+def _runs_cell(task: asyncio.Task[Any]) -> bool:
+    """Whether a task runs a coroutine of IPython's or of the kernel of Jupyter, as that of a cell is."""
+    frame = getattr(task.get_coro(), "cr_frame", None) if "IPython" in sys.modules else None
+    return frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("IPython", "ipykernel")
+
+
+def _new_owner_of(task: asyncio.Task[Any]) -> TaskOwner:
+    if not _runs_cell(task):
+        return TaskOwner(task)
+    owner: CellsOwner | None = getattr(local, "cells", None)
+    if owner is None:
+        owner = local.cells = CellsOwner(task)
+    owner.go_on(task)
+    return owner
 
 
 _tasks: dict[int, TaskOwner] = {}
@@ -285,7 +337,7 @@ def owner_of(task: asyncio.Task[Any]) -> TaskOwner:
     key = id(task)
     owner = _tasks.get(key)
     if owner is None or owner.task() is not task:  # An earlier task at the same address.
-        owner = _tasks[key] = TaskOwner(task)
+        owner = _tasks[key] = _new_owner_of(task)
         weakref.finalize(task, _forget, key, owner).atexit = False
     return owner
 

@@ -8,6 +8,7 @@ import math
 import os
 import random
 import socket
+import sys
 import threading
 import time
 import uuid
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyredisson._core import events
 from pyredisson._core.failures import ANOTHER, Rejected, is_contained
 from pyredisson._core.presence import Identity
-from pyredisson._core.runtime import numbered
+from pyredisson._core.runtime import NumberedRequest, Request, Ticket, numbered
 from pyredisson._core.waiting import queue_refused
 from pyredisson._net.link import ServerLink
 from pyredisson._net.topology import prepare_call, slot_of
@@ -33,7 +34,6 @@ from pyredisson.errors import ClientClosedError, LockLostError
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.runtime import NumberedRequest, Request, Ticket
     from pyredisson._net.cluster import NodeSubscribers
     from pyredisson._net.subscriber import Subscriber
     from pyredisson._net.urls import Link, Target
@@ -350,6 +350,16 @@ def check_callback(callback: object, *, awaited: bool = False) -> None:
 def report_callback(name: str, error: BaseException) -> None:
     """Log the error of a callback."""
     _log.error("pyredisson: the callback of the election %r failed", name, exc_info=error)
+
+
+def warn_dropped(name: str) -> None:
+    """Log that no one can stop a campaign any more."""
+    if not sys.is_finalizing():
+        _log.warning(
+            "pyredisson: the campaign for the election %r was dropped, and goes on until its client is closed: keep "
+            "what start() returns, use it in a with block, or call run(), which blocks",
+            name,
+        )
 
 
 def call_observer(name: str, callback: Callable[[T], object], leader: T) -> None:

@@ -9,18 +9,15 @@ import functools
 import inspect
 import string
 from collections.abc import Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, get_args
+from typing import Any, Literal, ParamSpec, TypeAlias, get_args
 
 from pyredisson import _kinds as kinds
-from pyredisson._core.deadline import lease_ms, seconds, whole_ms
+from pyredisson._core.deadline import AT_LEAST, Seconds, lease_ms, seconds, whole_ms
 from pyredisson._core.names import check_name
 from pyredisson._shared.arguments import NotPortable, check_times
 from pyredisson._shared.owners import make_core
 from pyredisson.errors import LockError
 from pyredisson.runs import Ran
-
-if TYPE_CHECKING:
-    from pyredisson._core.deadline import Seconds
 
 P = ParamSpec("P")
 
@@ -230,7 +227,7 @@ class RunOnce(NotPortable):
     Args:
         client: The client.
         key: The lock's name; of a function, a template of it.
-        at_most: Seconds until it is free if the process crashes.
+        at_most: Seconds until it is free if the process crashes; ``None``: it is renewed while it runs.
         at_least: Seconds from its beginning for which it does not run again.
         skipped: As for :class:`GuardedCalls`.
 
@@ -242,15 +239,19 @@ class RunOnce(NotPortable):
     _lock_class: type[Any]
 
     def __init__(
-        self, client: Any, key: str, at_most: Seconds, at_least: Seconds, skipped: Callable[[str], Any]
+        self, client: Any, key: str, at_most: Seconds | None, at_least: Seconds, skipped: Callable[[str], Any]
     ) -> None:
         _check_key(key, "run_once")
         check_name(key)
-        self._most_ms, least = lease_ms(at_most, "at_most"), seconds(at_least, "at_least")
+        self._most_ms = None if at_most is None else lease_ms(at_most, "at_most")
+        least = seconds(at_least, "at_least")
         self._least_ms = whole_ms(least, "at_least") if least > 0 else 0
-        if not (least >= 0 and self._least_ms <= self._most_ms):
+        if self._most_ms is not None and at_least is AT_LEAST:
+            self._least_ms = min(self._least_ms, self._most_ms)
+        if least < 0 or (self._most_ms is not None and self._least_ms > self._most_ms):
             raise ValueError(f"at_least must be from 0 to at_most, not {least:g} s")
-        client._core.check_lease(self._most_ms, "at_most")
+        if self._most_ms is not None:
+            client._core.check_lease(self._most_ms, "at_most")
         self._client, self._key, self._most, self._skipped = client, key, at_most, skipped
         self._entered: Any = None
 

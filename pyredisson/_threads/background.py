@@ -112,11 +112,12 @@ def inside(mutex: Any) -> bool:
 class Flag:
     """What ``threading.Event`` is, for those who may be interrupted in it: that has a mutex which is not reentrant."""
 
-    __slots__ = ("_lock", "_set")
+    __slots__ = ("_lock", "_set", "_to_release")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lock.acquire()
+        self._to_release = [self._lock]
         self._set = False
 
     def is_set(self) -> bool:
@@ -124,9 +125,10 @@ class Flag:
         return self._set
 
     def set(self) -> None:
-        """Set it, once, and let all go on who wait."""
+        """Set it, and let all go on who wait."""
         self._set = True
-        self._lock.release()
+        with contextlib.suppress(IndexError):  # It was set before, maybe by a call that this one interrupts.
+            self._to_release.pop().release()
 
     def wait(self, seconds: float) -> bool:
         """Wait until it is set. Returns whether it is."""

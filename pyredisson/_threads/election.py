@@ -12,10 +12,21 @@ from pyredisson._core.failures import is_contained
 from pyredisson._core.runtime import run
 from pyredisson._shared.arguments import NotPortable
 from pyredisson._shared.client import AnyTerm, Handle
-from pyredisson._shared.runtime import LOOK_EVERY, PAUSE, call_observer, check_callback, pause_after, report_callback
+from pyredisson._shared.runtime import (
+    LOOK_EVERY,
+    PAUSE,
+    call_observer,
+    check_callback,
+    pause_after,
+    report_callback,
+    warn_dropped,
+)
+from pyredisson._threads.background import Flag
 from pyredisson._threads.hold import Hold
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from pyredisson._core.deadline import Seconds
     from pyredisson._kinds.election import ElectionCore
     from pyredisson.holders import Holder
@@ -58,23 +69,45 @@ class LeaderElection(Handle):
         """
         return Hold(self, wait_time, None, False)
 
-    def run(self, callback: Callable[[Term], object]) -> Campaign:
-        """Stand for election in a thread, and call ``callback(term)`` there while leading, again and again.
+    def run(self, callback: Callable[[Term], object]) -> None:
+        """Stand for election, and call ``callback(term)`` while leading, again and again, until Ctrl-C ends it.
 
-        When the callback returns, it resigns and stands again. It has to return soon after :meth:`Term.wait` has; it is
-        never called again before. What it raises is logged.
+        A cancellation of its task, and :meth:`Redisson.close`, end it, too. When the callback returns, it resigns and
+        stands again. It has to return soon after :meth:`Term.wait` has; it is never called again before. What it raises
+        ends this and is raised, once it has resigned. To stand in a thread of its own, use :meth:`start`.
 
         Example::
 
-            campaign = election.run(lead)
-            campaign.stop()
+            def lead(term: Term) -> None:
+                while not term.wait(1.0):
+                    print("leading with token", term.token)
+
+            election.run(lead)
+        """
+        candidacy = self._candidacy(callback, ends_on_error=True)
+        candidacy.stand()
+        if candidacy.error is not None:
+            raise candidacy.error
+
+    def start(self, callback: Callable[[Term], object]) -> Campaign:
+        """Stand for election in a thread, and call ``callback(term)`` there while leading, again and again.
+
+        As :meth:`run`, but what the callback raises is logged, and it stands again.
+
+        Example::
+
+            with election.start(lead):
+                ...  # what else the program does
 
         Returns:
-            The campaign, which :meth:`Campaign.stop` ends.
+            The campaign, which ends with its block, or by :meth:`Campaign.stop`.
         """
+        return Campaign(self._candidacy(callback))
+
+    def _candidacy(self, callback: Callable[[Term], object], *, ends_on_error: bool = False) -> _Candidacy:
         self._core.client.check_open()
         check_callback(callback)
-        return Campaign(self, callback)
+        return _Candidacy(self, callback, ends_on_error)
 
     def leader(self) -> Holder | None:
         """Return who leads, as far as the server knows within a moment; ``None`` if no one does.
@@ -106,7 +139,7 @@ class LeaderElection(Handle):
 
 @final
 class Term(AnyTerm):
-    """A time of leadership, for the callback of :meth:`LeaderElection.run`.
+    """A time of leadership, for the callback of :meth:`LeaderElection.run` and :meth:`~LeaderElection.start`.
 
     Example::
 
@@ -116,7 +149,7 @@ class Term(AnyTerm):
     """
 
     def __init__(self, lease: Lease[int]) -> None:
-        self._ends = threading.Event()
+        self._ends = Flag()
         super().__init__(lease, self._ends.set)
 
     def wait(self, seconds: float | None = None) -> bool:
@@ -143,86 +176,52 @@ class Term(AnyTerm):
 
 
 @final
-class Campaign(NotPortable):
-    """Stands for election until it is stopped. Made by :meth:`LeaderElection.run`.
+class _Candidacy:
+    """Stands for election until it is ended, in the thread that calls :meth:`stand`.
 
-    Example::
-
-        campaign = election.run(lead)
-        print(campaign.leading)
-        campaign.stop()
+    Attributes:
+        name: The name of the election.
+        term: The term, while its callback runs or it resigns.
+        ended: It is to end.
+        error: What the callback raised, if that ends it.
     """
 
-    def __init__(self, election: LeaderElection, callback: Callable[[Term], object]) -> None:
+    def __init__(self, election: LeaderElection, callback: Callable[[Term], object], ends_on_error: bool) -> None:
         self._election = election
         self._callback = callback
-        self._stopped = threading.Event()
+        self._ends_on_error = ends_on_error
         self._mutex = threading.RLock()  # A signal handler may close the client in the middle.
-        self._term: Term | None = None
-        self._thread = threading.Thread(target=self._stand, name=f"election {election.name}", daemon=True)
-        self._when_closed = election._core.client.when_closed
-        self._when_closed[self._end] = None
-        self._thread.start()
-
-    def __repr__(self) -> str:
-        stands = self._thread.is_alive() and not self._stopped.is_set()  # Not after its client was closed.
-        state = "stopped" if not stands else "leading" if self.leading else "standing"
-        return f"<Campaign for {self._election.name!r}: {state}>"
-
-    @property
-    def leading(self) -> bool:
-        """Whether the callback runs, and leads."""
-        term = self._term
-        return term is not None and term.remaining() > 0.0
+        self.name: str = election.name
+        self.term: Term | None = None
+        self.ended: Flag = Flag()
+        self.error: BaseException | None = None
 
     def resign(self) -> None:
-        """Ask the callback to return; then others may lead, and this campaign stands again.
-
-        Example::
-
-            campaign = election.run(lead)
-            campaign.resign()
-            campaign.stop()
-        """
+        """Ask the callback to return."""
         with self._mutex:
-            if self._term is not None:
-                self._term._end()
+            if self.term is not None:
+                self.term._end()
 
-    def stop(self, timeout: float | None = None) -> bool:
-        """Stand no longer, ask the callback to return, and wait until it has, for at most ``timeout`` seconds.
-
-        Example::
-
-            campaign = election.run(lead)
-            campaign.stop(timeout=10)
-
-        Returns:
-            Whether it has returned, so that this campaign leads no longer.
-        """
-        self._end()
-        if self._term is not None and self._thread is not threading.current_thread():
-            self._thread.join(timeout)
-        return self._term is None
-
-    def _end(self) -> None:
-        self._stopped.set()
+    def end(self) -> None:
+        """Ask the callback to return, and stand no longer."""
+        self.ended.set()
         self.resign()
 
-    def _stand(self) -> None:
-        try:
-            self._stand_until_stopped()
-        finally:
-            self._when_closed.pop(self._end, None)
-
-    def _stand_until_stopped(self) -> None:
+    def stand(self) -> None:
+        """Stand for election, and lead."""
+        client = self._election._core.client
+        client.when_closed[self.end] = None
         pause: float | None = 0.0
-        while pause is not None and not self._stopped.wait(pause):
-            try:
-                pause = 0.0 if self._stand_once() else PAUSE
-            except BaseException as error:
-                if not is_contained(error):
-                    raise
-                pause = pause_after(self._election._core.client, self._election.name, error)
+        try:
+            while pause is not None and not self.ended.wait(pause):
+                try:
+                    pause = 0.0 if self._stand_once() else PAUSE
+                except BaseException as error:
+                    if not is_contained(error):
+                        raise
+                    pause = pause_after(client, self.name, error)
+        finally:
+            client.when_closed.pop(self.end, None)
 
     def _stand_once(self) -> bool:
         """Wait to be elected for a time, and lead. Returns whether the callback, if it was called, raised nothing."""
@@ -232,19 +231,109 @@ class Campaign(NotPortable):
                 if lease is None:
                     return True
                 with self._mutex:
-                    if self._stopped.is_set():
+                    if self.ended.is_set():
                         return True
-                    self._term = term = Term(lease)
+                    self.term = term = Term(lease)
                 try:
                     self._callback(term)
                 except BaseException as error:
                     if not is_contained(error):
                         raise
-                    report_callback(self._election.name, error)
+                    if self._ends_on_error:
+                        self.error = error
+                        self.ended.set()
+                    else:
+                        report_callback(self.name, error)
                     return False
         finally:
-            self._term = None  # Not before it has resigned: its client may be closed as soon as it has stopped.
+            self.term = None  # Not before it has resigned: its client may be closed as soon as it has stopped.
         return True
+
+
+#: Seconds between two looks at whether a campaign has ended. A signal handler may end it in the middle of a wait.
+JOIN_EVERY = 0.05
+
+
+@final
+class Campaign(NotPortable):
+    """Stands for election until it is stopped. Made by :meth:`LeaderElection.start`.
+
+    Example::
+
+        with election.start(lead) as campaign:
+            print(campaign.leading)
+    """
+
+    def __init__(self, candidacy: _Candidacy) -> None:
+        self._candidacy = candidacy
+        self._thread = threading.Thread(target=candidacy.stand, name=f"election {candidacy.name}", daemon=True)
+        self._thread.start()
+
+    def __repr__(self) -> str:
+        state = "stopped" if self._has_ended() else "leading" if self.leading else "standing"
+        return f"<Campaign for {self._candidacy.name!r}: {state}>"
+
+    def __del__(self) -> None:
+        thread = getattr(self, "_thread", None)
+        if thread is not None and thread.is_alive() and not self._candidacy.ended.is_set():
+            warn_dropped(self._candidacy.name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    @property
+    def leading(self) -> bool:
+        """Whether the callback runs, and leads."""
+        term = self._candidacy.term
+        return term is not None and term.remaining() > 0.0
+
+    def resign(self) -> None:
+        """Ask the callback to return; then others may lead, and this campaign stands again.
+
+        Example::
+
+            with election.start(lead) as campaign:
+                campaign.resign()
+        """
+        self._candidacy.resign()
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """Stand no longer, ask the callback to return, and wait until it has, for at most ``timeout`` seconds.
+
+        Example::
+
+            campaign = election.start(lead)
+            campaign.stop(timeout=10)
+
+        Returns:
+            Whether it has returned, so that this campaign leads no longer.
+        """
+        self._candidacy.end()
+        return self.join(timeout) if self._thread is not threading.current_thread() else self._has_ended()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until the campaign has ended, for at most ``timeout`` seconds: it was stopped, or its client was closed.
+
+        Example::
+
+            campaign = election.start(lead)
+            campaign.join()
+
+        Returns:
+            Whether it has ended.
+        """
+        over = Deadline.after(timeout, time.monotonic())
+        while not self._has_ended() and not over.passed(now := time.monotonic()):
+            self._thread.join(min(JOIN_EVERY, over.left(now)))
+        return self._has_ended()
+
+    def _has_ended(self) -> bool:
+        """Whether it leads no longer. Its thread may wait for an election yet that it would decline."""
+        candidacy = self._candidacy
+        return not self._thread.is_alive() or (candidacy.ended.is_set() and candidacy.term is None)
 
 
 @final

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 
 from pyredisson import _kinds as kinds
-from pyredisson._core.deadline import wait_seconds
+from pyredisson._core.deadline import Seconds, wait_seconds
 from pyredisson._core.runtime import run, run_to_the_end
 from pyredisson._quorum.hold import majority
 from pyredisson._shared.arguments import cores_of, own_keywords, refuse, wait_of
@@ -20,7 +20,8 @@ from pyredisson.lease import Lease
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyredisson._core.deadline import Seconds
+    from typing_extensions import Self
+
     from pyredisson._kinds.lock import FencedLockCore, LockCore
     from pyredisson._kinds.read_write_lock import ReadWriteLockCore
     from pyredisson._quorum.multi_lock import MultiLockCore
@@ -208,7 +209,7 @@ class AnyLock(Handle, shown="Lock"):
         """
         return run(self._core.get_hold_count())
 
-    def acquire(self, blocking: bool = True, timeout: float = -1, **unknown: NoReturn) -> bool:
+    def acquire(self, blocking: bool = True, timeout: float | None = -1, **unknown: NoReturn) -> bool:
         """Acquire the lock as ``threading.Lock.acquire`` does, with the same rules for its arguments.
 
         Example::
@@ -218,7 +219,7 @@ class AnyLock(Handle, shown="Lock"):
 
         Args:
             blocking: Whether to wait.
-            timeout: Seconds to wait at most; -1: without a time limit.
+            timeout: Seconds to wait at most; -1 or ``None``: without a time limit.
 
         Returns:
             Whether the lock was acquired.
@@ -251,8 +252,9 @@ class AnyLock(Handle, shown="Lock"):
         """
         return run(self._core.is_locked())
 
-    def __enter__(self) -> bool:
-        return fast_path.acquire(self._core, None)
+    def __enter__(self) -> Self:
+        fast_path.acquire(self._core, None)
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -24,11 +24,10 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from pyredisson._core.failures import Connecting, Failure, NotSent, Unanswered
-from pyredisson._core.runtime import Reply, ServerRequest, run
-from pyredisson._net.link import CONNECTING, FRESH, KEEP_IDLE, Pool, ServerLink
-from pyredisson._net.refusals import as_reply, not_opened
-from pyredisson._net.urls import REFUSED, Form, UserTransport, UserWire, no_reply, own_settings, place_of
-from pyredisson._net.wire import is_push, new_reader
+from pyredisson._core.runtime import Reply, Request, ServerRequest, run
+from pyredisson._net.link import CONNECTING, FRESH, KEEP_IDLE, Pool, ServerLink, Stream, Transport
+from pyredisson._net.urls import REFUSED, Form, Link, UserTransport, UserWire, no_reply, own_settings, place_of
+from pyredisson._net.wire import Address, Connect, Dial, Introduce, as_reply, is_push, new_reader, not_opened
 from pyredisson._shared.process import monotonic
 from pyredisson._threads.background import BackgroundThread, Flag, end_inherited_thread
 
@@ -36,10 +35,6 @@ if TYPE_CHECKING:
     from hiredis import Reader
 
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.runtime import Request
-    from pyredisson._net.link import Stream, Transport
-    from pyredisson._net.urls import Link
-    from pyredisson._net.wire import Address, Connect, Dial, Introduce
 
 
 READ_SIZE = 65536
@@ -301,7 +296,7 @@ class Sockets:
         """Let redis-py connect and introduce itself, and take the socket.
 
         Raises:
-            NotSent, Rejected: No connection could be made; see :func:`pyredisson._net.refusals.not_opened`.
+            NotSent, Rejected: No connection could be made; see :func:`pyredisson._net.wire.not_opened`.
         """
         connection = connection_class(**own_settings(settings, timeout), retry=Retry(NoBackoff(), 0))
         opening = self._opening

@@ -220,7 +220,8 @@ class Condition(Handle):
         run_to_the_end(self._core.notify_all)
 
     def __enter__(self) -> bool:
-        return self._lock.__enter__()
+        self._lock.__enter__()
+        return True
 
     def __exit__(self, *exc: Any) -> None:
         self._lock.__exit__(*exc)

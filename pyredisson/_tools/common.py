@@ -17,7 +17,7 @@ import click
 import redis.exceptions as rx
 
 from pyredisson import Config, Redisson
-from pyredisson._core.messages import remedy_of
+from pyredisson._core.failures import remedy_of
 from pyredisson._net.urls import DEFAULT_URL
 from pyredisson._shared.process import is_posix
 from pyredisson.inspection import Inspector, LockView, Who, describe

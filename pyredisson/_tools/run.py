@@ -260,13 +260,13 @@ class Mode:
         kind: The plain lock, one side of a read-write lock, a fenced lock, a semaphore, or what runs once in a time.
         permits: How many commands may run at the same time, for a semaphore.
         at_least: Seconds from its beginning for which a command does not run again.
-        at_most: Seconds after which its lease ends.
+        at_most: Seconds after which its lease ends; ``None``: it is renewed.
     """
 
     kind: Literal["lock", "shared", "exclusive", "fenced", "permits", "once"] = "lock"
     permits: int = 1
     at_least: float = 0
-    at_most: float = 0
+    at_most: float | None = None
 
     def subject(self, name: str) -> str:
         """Return what to call the lock in a message."""
@@ -340,7 +340,7 @@ def guard_of(client: Redisson, name: str, mode: Mode) -> RunGuard:
         elif mode.kind == "fenced":
             lock = client.get_fenced_lock(name)
         elif mode.kind == "once":
-            lock = client.run_once(name, at_most=explicit(mode.at_most), at_least=mode.at_least).lock
+            lock = client.run_once(name, at_most=mode.at_most, at_least=mode.at_least).lock
         else:
             lock = client.get_lock(name)
     except (ValueError, TypeError) as error:
@@ -634,7 +634,7 @@ class Runner(click.Command):
     "--at-least",
     type=Duration(),
     metavar="TIME",
-    help="Run it once: not again before this time after its start, on any machine. Needs --lease.",
+    help="Run it once: not again before this time after its start, on any machine.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Say who holds the lock while waiting, and when it was acquired.")
 @url_option
@@ -685,10 +685,10 @@ def run(
     if sum(chosen.values()) > 1:
         raise BadUsage("only one of -n, --shared, --exclusive, --fenced and --at-least can be used")
     if at_least is not None:
-        if lease is None or lease < at_least:
-            raise BadUsage("--at-least needs --lease, at least as long: the time after which a crash frees the name")
+        if lease is not None and lease < at_least:
+            raise BadUsage("--lease must be at least as long as --at-least: after that time a crash frees the name")
         wait = wait or 0  # Who comes later skips it.
 
     kind = next((each for each, is_chosen in chosen.items() if is_chosen), "lock")
-    mode = Mode(kind, permits or 1, at_least or 0, lease or 0)  # type: ignore[arg-type]
+    mode = Mode(kind, permits or 1, at_least or 0, None if lease is None else explicit(lease))  # type: ignore[arg-type]
     return Run(name, command, url, mode, wait, lease, grace, watchdog, verbose).run()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import redis.exceptions as rx
 
 from pyredisson._core.deadline import DoublingBackoff, explicit, seconds, whole_ms
-from pyredisson._core.messages import is_wrong_type
+from pyredisson._core.failures import is_wrong_type
 from pyredisson._core.names import check_name
 from pyredisson._kinds.token_lock import TokenLockCore
 from pyredisson.errors import LockError, LockNotOwnedError, OutcomeUnknownError, RedissonError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, final
 
-from pyredisson._core.deadline import whole_ms
+from pyredisson._core.deadline import Seconds, whole_ms
 from pyredisson._core.names import fence_key
 from pyredisson._net.wire import script
 from pyredisson.fencing.tokens import check_token, stale
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import redis
     import redis.asyncio
 
-    from pyredisson._core.deadline import Seconds
 
 __all__ = ["AsyncGuard", "Guard", "Value"]
 

@@ -19,7 +19,6 @@ from redis.crc import key_slot
 from redis.retry import Retry
 
 from pyredisson._core.requests import NO_PASSWORD
-from pyredisson._net.refusals import Meaning, as_redis_error, meaning_of, reply_error
 from pyredisson._net.topology import SLOTS, Cluster, Sentinels, read_master, read_slots
 from pyredisson._net.urls import (
     Endpoint,
@@ -32,7 +31,17 @@ from pyredisson._net.urls import (
     url_of,
     url_of_endpoint,
 )
-from pyredisson._net.wire import Address, is_push, new_reader, pack_command, unexpected_reply
+from pyredisson._net.wire import (
+    Address,
+    Meaning,
+    as_redis_error,
+    is_push,
+    meaning_of,
+    new_reader,
+    pack_command,
+    reply_error,
+    unexpected_reply,
+)
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from pyredisson._core.deadline import explicit, seconds
 from pyredisson.asyncio import Redisson as AsyncRedisson
 from pyredisson.errors import LockError
 
@@ -58,7 +59,7 @@ class OncePerTick:
     def __init__(self, *args: Any, client: Any, at_least: Seconds = 300, **options: Any) -> None:
         super().__init__(*args, **options)
         self._client = client
-        self._at_least = at_least
+        self._at_least = explicit(seconds(at_least, "at_least"))
         self._claiming: set[asyncio.Task[None]] = set()
         self._run_once("tick")  # An error in `_do_submit_job` would be logged only, at each tick.
 

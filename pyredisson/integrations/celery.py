@@ -6,6 +6,7 @@ import logging
 import random
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
+from pyredisson._core.deadline import explicit
 from pyredisson._shared.extras import Extra
 from pyredisson._shared.synchronized import Key
 from pyredisson._threads.client import Redisson
@@ -165,7 +166,7 @@ class LeaderBeat(Scheduler):  # type: ignore[misc]
         if self.client is None:
             raise TypeError(f"{type(self).__name__} needs a client: set it as an attribute of the class")
         self._name = self.election or f"{self.app.main or 'celery'}:beat"
-        self._campaign = self.client.get_leader_election(self._name).run(lambda term: term.wait())
+        self._campaign = self.client.get_leader_election(self._name).start(lambda term: term.wait())
 
     def is_due(self, entry: Any) -> Any:
         """Return whether an entry is due, to be sent here or because another beat has sent it.
@@ -213,4 +214,4 @@ class LeaderBeat(Scheduler):  # type: ignore[misc]
 
     def _tick(self, entry: Any, seconds: float) -> RunOnce:
         assert self.client is not None
-        return self.client.run_once(f"{self._name}:{entry.name}", at_most=seconds, at_least=seconds)
+        return self.client.run_once(f"{self._name}:{entry.name}", at_most=explicit(seconds), at_least=seconds)

@@ -26,7 +26,7 @@ from weakref import WeakSet
 
 import pyredisson.asyncio
 from pyredisson import Config, Lease, Redisson, Skipped
-from pyredisson._core.deadline import Seconds
+from pyredisson._core.deadline import AT_LEAST, Seconds
 from pyredisson._net.urls import url_from_env
 from pyredisson._shared import process
 from pyredisson._shared.arguments import check_times
@@ -291,8 +291,8 @@ class OneHostMixin:
 
     #: The name of the lock; ``None``: ``"command:"`` and the name of the command.
     lock_name: str | None = None
-    at_most: Seconds = 3600
-    at_least: Seconds = 0
+    at_most: Seconds | None = 3600
+    at_least: Seconds = AT_LEAST
 
     def execute(self, *args: Any, **options: Any) -> Any:
         """Run the command, or write that it was skipped. Called by Django."""

@@ -1,4 +1,4 @@
-"""What one server does differently from another, and concerns a lock: the rows of ``docs/operate/servers.md``."""
+"""What one server does differently from another, and concerns a lock: the rows of ``docs/contributing/servers.md``."""
 
 from __future__ import annotations
 

@@ -223,3 +223,15 @@ def test_a_retry_that_finds_the_lock_held_is_skipped_as_a_success(workers):
     with Redisson.from_url(workers.surroundings.url) as client, client.get_lock(f"{workers.surroundings.name}:again"):
         until(lambda: " succeeded in " in worker.output(), WITHIN, what="the retry was skipped")
     assert workers.noted("again") == ["again 0"]
+
+
+@pytest.mark.parametrize(
+    ("number", "completed"), [(signal.SIGTERM, True), (signal.SIGQUIT, False)], ids=["warm", "cold"]
+)
+def test_a_worker_that_shuts_down_releases_its_lock(workers, number, completed):
+    worker = workers.worker(*POOLS["prefork"])
+    workers.send("clean.delay(2)")
+    workers.until_noted("cleaning")
+    worker.stop(number)
+    assert workers.surroundings.keys() == []
+    assert bool(workers.noted("cleaned")) is completed

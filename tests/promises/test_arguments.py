@@ -17,7 +17,7 @@ from tests.worlds.environments import sync_and_async
 
 NO_TIMES = ["5", b"5", True, False, [5], 5j, Decimal(1), object()]
 NO_WAITS = [-1, -0.001, math.nan, math.inf, -math.inf, 10**400, timedelta(seconds=-1)]
-NO_LEASES = [0, 0.0, -1, math.nan, math.inf, -math.inf, 10**400, timedelta(0), timedelta(seconds=-1)]
+NO_LEASES = [0, 0.0, -1, math.nan, math.inf, -math.inf, 10**400, timedelta(0), timedelta(seconds=-1), 3601]
 NO_TTLS = [0, -1, math.nan, math.inf, 90_000]
 NO_NUMBERS = ["1", 1.0, None, True, b"1", [1]]
 NO_COUNTS = [-1, -(2**70), 2**53 + 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import threading
 from functools import partial
@@ -18,7 +19,7 @@ from tests.proxy import Proxy
 from tests.servers import HOST
 from tests.worlds.asyncio import AsyncioWorld
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import each_runtime, sync_and_async, threads_only
+from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async, threads_only
 
 SHORT = 0.9
 #: The methods of each kind.
@@ -141,6 +142,18 @@ def test_a_block_closes_the_client(world, client):
         with pytest.raises(ClientClosedError):
             call()
     assert "closed" in repr(client)
+
+
+@asyncio_only
+def test_a_client_for_asyncio_can_be_closed_by_contextlib(world, client):
+    async def use():
+        async with contextlib.aclosing(client.real) as entered:
+            await entered.get_lock("orders").lock()
+        await entered.aclose()
+
+    world.actor().do(use)
+    with pytest.raises(ClientClosedError):
+        client.real.get_lock("orders")
 
 
 @sync_and_async

@@ -31,7 +31,7 @@ BLOCKS: dict[str, Callable[[Actor, Remote], Any]] = {
     "read lock": lambda actor, client: actor.get(client, "read_write_lock").read_lock().hold(),
     "write lock": lambda actor, client: actor.get(client, "read_write_lock").write_lock().hold(),
     "term": lambda actor, client: actor.get(client, "leader_election").term(),
-    "run_once": lambda actor, client: Remote(client.real.run_once("orders"), actor),
+    "run_once": lambda actor, client: Remote(client.real.run_once("orders", at_least=0), actor),
 }
 
 
@@ -240,7 +240,7 @@ def test_a_leader_resigns_and_its_campaign_ends(world, client, alice, bob):
         await term.wait()
 
     campaign = alice.do(
-        client.real.get_leader_election("orders").run, lead_as_task if world.runtime == "asyncio" else lead
+        client.real.get_leader_election("orders").start, lead_as_task if world.runtime == "asyncio" else lead
     )
     world.until(lambda: led)
     client.close()

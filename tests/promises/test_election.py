@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from contextlib import suppress
@@ -52,7 +53,7 @@ class Candidate:
             self.may_end.set()
         self._actor: Actor = world.actor()
         lead = self._lead if isinstance(client.real, pyredisson.Redisson) else self._lead_as_task
-        self.campaign: Any = self._actor.do(client.real.get_leader_election("orders").run, lead)
+        self.campaign: Any = self._actor.do(client.real.get_leader_election("orders").start, lead)
 
     def _lead(self, term: Any) -> None:
         self.began.append(term.token)
@@ -102,6 +103,134 @@ def test_a_campaign_leads_again_and_again_one_at_a_time(world, client):
     everything = sorted(token for each in candidates for token in each.began)
     assert everything == sorted(set(everything))
     world.until(lambda: "orders" not in world.redis.everything())  # One may have been elected as it was stopped.
+
+
+def leads(world: World, led: list[Any], error: BaseException | None = None) -> Any:
+    """Return a callback of this world's form. It leads until it has to end, or raises an error at once."""
+
+    def lead(term):
+        led.append(term)
+        if error is not None:
+            raise error
+        term.wait()
+
+    async def lead_as_task(term):
+        led.append(term)
+        if error is not None:
+            raise error
+        await term.wait()
+
+    return lead_as_task if world.runtime == "asyncio" else lead
+
+
+@sync_and_async
+def test_run_blocks_until_its_client_is_closed(world, alice, bob):
+    client, led = world.client(), []
+    running = alice.start(client.real.get_leader_election("orders").run, leads(world, led))
+    world.until(lambda: led)
+    assert not running.done()
+    standing = bob.start(client.real.get_leader_election("orders").run, leads(world, led))
+    world.until(lambda: "waiting" in repr(client.real.get_leader_election("orders")))
+    client.close()
+    assert running.result() is None
+    assert standing.result() is None
+    assert len(led) == 1
+    assert "orders" not in world.redis.everything()
+
+
+@sync_and_async
+def test_run_ends_with_the_error_of_its_callback_when_it_has_resigned(world, client, alice, caplog):
+    led, error = [], ValueError("no plan")
+    with pytest.raises(ValueError, match="no plan"):
+        alice.do(client.real.get_leader_election("orders").run, leads(world, led, error))
+    assert len(led) == 1
+    assert "orders" not in world.redis.everything()
+    assert "failed" not in caplog.text
+
+
+@sync_and_async
+@pytest.mark.parametrize("leading", [True, False], ids=["leading", "standing"])
+def test_run_is_interrupted(world, client, alice, leading):
+    led = []
+    other = None if leading else alice.get(world.client(), "leader_election").term()
+    if other is not None:
+        other.enter()
+    election = client.real.get_leader_election("orders")
+    began = time.monotonic()
+    error = world.interruptible().interrupted(
+        election.run, leads(world, led), once=lambda: led if leading else time.monotonic() > began + 0.5
+    )
+    assert isinstance(error, (KeyboardInterrupt, asyncio.CancelledError))
+    if other is not None:
+        other.__exit__(None, None, None)
+    assert len(led) == leading
+    with alice.get(world.client(), "leader_election").term(wait_time=1):
+        pass
+
+
+@sync_and_async
+def test_a_campaign_ends_with_its_block(world, client, alice):
+    led = []
+    campaign = Remote(alice.do(client.real.get_leader_election("orders").start, leads(world, led)), alice)
+    with campaign as entered:
+        assert entered is campaign.real
+        world.until(lambda: led)
+        assert campaign.real.leading
+        assert campaign.join(0.05) is False
+    assert "stopped" in repr(campaign)
+    assert campaign.join() is True
+    assert led[0].remaining() == 0
+    assert "orders" not in world.redis.everything()
+
+
+@sync_and_async
+def test_a_campaign_that_waits_to_be_elected_is_stopped_at_once(world, client, alice, bob):
+    with alice.get(world.client(), "leader_election").term():
+        campaign = bob.do(client.real.get_leader_election("orders").start, leads(world, []))
+        began = time.monotonic()
+        assert bob.do(campaign.stop) is True
+        assert bob.do(campaign.join) is True
+        assert time.monotonic() - began < 5
+
+
+@sync_and_async
+def test_a_campaign_that_is_closed_with_its_client_is_joined(world, client, alice):
+    led = []
+    campaign = alice.do(client.real.get_leader_election("orders").start, leads(world, led))
+    world.until(lambda: led)
+    client.close()
+    assert alice.do(campaign.join) is True
+
+
+@sync_and_async
+def test_a_campaign_that_is_dropped_is_logged(world, client, alice, caplog):
+    led = []
+
+    def start(lead):
+        client.real.get_leader_election("orders").start(lead)
+
+    if world.runtime == "asyncio":
+
+        async def begin(lead):
+            start(lead)
+
+    else:
+        begin = start
+    alice.do(begin, leads(world, led))
+    world.until(lambda: led)
+    gc.collect()
+    assert "the campaign for the election 'orders' was dropped" in caplog.text
+    client.close()
+    world.until(lambda: "orders" not in world.redis.everything())
+
+
+@sync_and_async
+def test_a_campaign_that_was_stopped_may_be_dropped(world, client, alice, caplog):
+    campaign = alice.do(client.real.get_leader_election("orders").start, leads(world, []))
+    alice.do(campaign.stop)
+    del campaign
+    gc.collect()
+    assert "dropped" not in caplog.text
 
 
 @sync_and_async
@@ -190,10 +319,10 @@ def test_a_callback_that_could_never_run_is_refused(world):
 
     client = world.client().real
     election = client.get_leader_election("orders")
-    for call in (election.run, election.observe):
+    for call in (election.start, election.observe):
         with pytest.raises(TypeError, match="callback must be a function, not NoneType"):
             call(None)
-    for call in (election.run, election.observe) if isinstance(client, pyredisson.Redisson) else (election.observe,):
+    for call in (election.start, election.observe) if isinstance(client, pyredisson.Redisson) else (election.observe,):
         with pytest.raises(TypeError, match="must not be a coroutine function"):
             call(of_the_other_form)
 
@@ -226,7 +355,7 @@ def test_a_campaign_leads_until_its_callback_returns_however_often_it_is_stopped
 
     client = world.client().real
     campaign = actor.do(
-        client.get_leader_election("orders").run, lead if isinstance(client, pyredisson.Redisson) else lead_as_task
+        client.get_leader_election("orders").start, lead if isinstance(client, pyredisson.Redisson) else lead_as_task
     )
     world.until(began.is_set)
     assert [actor.do(campaign.stop, 0.1) for _ in range(2)] == [False, False]

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import math
+import re
 import sys
 
 import pytest
@@ -230,6 +231,31 @@ def test_the_certain_time_is_shorter_than_the_lease(world):
         assert lease.remaining() < world.redis.ttl("orders")
     with mine.hold() as lease:
         assert 35 < lease.remaining() < 40 * 0.99
+
+
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "fenced_lock", "token_lock", "write_lock", PERMITS])
+def test_a_lease_that_is_over_when_its_grant_arrives_is_an_error_after_the_third(world, client, alice, kind):
+    mine = handle(alice, client, kind)
+    if kind == PERMITS:
+        mine.try_set_permits(1)
+    message = "'orders' can never be held: 3 times in a row a lease of 1 ms had ended"
+    for wait in (None, 30):
+        with pytest.raises(LockError, match=message) as e:
+            mine.hold(wait, lease_time=0.001).enter()
+        assert not isinstance(e.value, LockTimeoutError)
+        assert re.search(r"before its grant arrived, \S+, \S+, \S+ ms after it was requested", str(e.value))
+    with mine.hold(10, lease_time=60) as lease:
+        lease.ensure_held()
+
+
+@sync_and_async
+def test_so_is_one_of_a_multi_lock(world, client, alice):
+    locks = [client.real.get_lock(each) for each in ("orders", "stock")]
+    mine = Remote(client.real.get_multi_lock(*locks), alice)
+    with pytest.raises(LockError, match="can never be held: 3 times in a row a lease of 1 ms had ended"):
+        mine.hold(lease_time=0.001).enter()
+    with mine.hold(10, lease_time=60):
+        assert mine.validity() > 50
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have notes since Python 3.11")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyredisson import LockError, events
+from pyredisson import LockError, LockTimeoutError, events
 from tests.worlds.base import Remote, World
 
 KINDS = ["semaphore", "permit_expirable_semaphore"]
@@ -167,6 +167,18 @@ def test_of_permits_that_redisson_set_only_the_available_ones_are_known(world, t
     assert world.actor().get(client, "semaphore", "seats", permits=wanted).available_permits() == there - 1
     differ = [event for event in happened if isinstance(event, events.PermitsDiffer)]
     assert [event.permits for event in differ] == [told][: told is not None]
+
+
+@each_kind
+def test_the_timeout_for_permits_that_were_never_set_says_so(client, alice, kind):
+    mine = alice.get(client, kind, "seats")
+    for wait in (0.05, 0):
+        with pytest.raises(LockTimeoutError, match=r"'seats'.*; their number was never set: call try_set_permits"):
+            mine.hold(wait_time=wait).enter()
+    mine.try_set_permits(0)
+    with pytest.raises(LockTimeoutError) as error:
+        mine.hold(wait_time=0).enter()
+    assert "never set" not in str(error.value)
 
 
 @each_kind

@@ -19,14 +19,47 @@ def run(world: World, client: Remote, name: str = "report", **times: float) -> A
 
 def test_one_runs_it_and_others_skip(world):
     client, other = world.client(), world.client()
-    with run(world, client, at_most=60) as mine:
+    with run(world, client, at_most=60, at_least=0) as mine:
         assert 50 < mine.remaining() < 60
         for each in (client, other):
             with run(world, each, at_most=60) as theirs:
                 assert theirs is None
-    with run(world, other, at_most=60) as theirs:
+    with run(world, other, at_most=60, at_least=0) as theirs:
         assert theirs is not None
     assert world.redis.everything() == {}
+
+
+def test_by_default_a_short_run_is_not_repeated_within_ten_seconds(world, client):
+    with run(world, client, at_most=60) as mine:
+        assert mine is not None
+    with run(world, world.client(), at_most=60) as theirs:
+        assert theirs is None
+    assert 5 < (world.redis.ttl("report") or 0) <= 10
+
+
+@each_runtime
+def test_the_default_is_never_more_than_at_most(world, client):
+    with run(world, client, at_most=5) as mine:
+        assert mine is not None
+    assert 0 < (world.redis.ttl("report") or 0) <= 5
+    with pytest.raises(ValueError, match="at_least must be from 0 to at_most, not 10 s"):
+        client.real.run_once("report", at_most=5, at_least=10)
+
+
+@each_runtime
+def test_without_at_most_it_is_renewed_while_it_runs(world):
+    client, other = world.client(lock_watchdog_timeout=1), world.client()
+    with run(world, client, at_most=None, at_least=60) as mine:
+        world.pass_time(2.5)
+        assert not mine.lost
+        assert 0 < (world.redis.ttl("report") or 0) <= 1, "a crash frees it within a watchdog's time"
+        with run(world, other, at_most=60) as theirs:
+            assert theirs is None
+    assert 50 < (world.redis.ttl("report") or 0) < 58, "counted from its beginning"
+    with run(world, other, at_most=None) as theirs:
+        assert theirs is None
+    world.pass_time(1.1)
+    assert "report" in world.redis.everything()
 
 
 def test_nobody_gets_it_until_at_least_is_over(world, client, alice):
@@ -67,6 +100,13 @@ def test_a_run_that_takes_too_long_is_lost(world, client):
             assert theirs is not None
 
 
+@in_real_time
+def test_skipped_is_false_and_ran_is_true(client, alice):
+    call = decorated(client, lambda: 0, "report", word="run_once")
+    assert alice.do(call)
+    assert not alice.do(call)
+
+
 def test_who_runs_it_already_skips_it(client, alice):
     with Remote(client.real.run_once("report", at_most=60), alice) as mine:
         assert mine is not None
@@ -95,7 +135,7 @@ def test_a_function_says_whether_it_ran(world, alice, bob):
     assert isinstance(alice.do(call, "monday"), Skipped)
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
-            alice.do(decorated(client, lambda: 1 // 0, "wrong", word="run_once", at_most=60))
+            alice.do(decorated(client, lambda: 1 // 0, "wrong", word="run_once", at_most=60, at_least=0))
 
 
 @each_runtime

@@ -8,11 +8,15 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
+from tests.promises.kinds import handle
+from tests.worlds.base import Remote
 from tests.worlds.environments import each_runtime, sync_and_async
 
 BLOCKING = [True, False, 1, 0, 2, None, "yes", [], 1.5]
 TIMEOUTS = [-1, -1.0, 0, 0.05, True, False, -2, -0.5, math.nan, math.inf, -math.inf, 1e20, 10**30]
-TIMEOUTS += [threading.TIMEOUT_MAX * 2, None, "5", 5j, timedelta(seconds=5), 5]
+TIMEOUTS += [threading.TIMEOUT_MAX * 2, "5", 5j, timedelta(seconds=5), 5]
 NAMED = [{"blocking": False}, {"timeout": 0.05}, {"timeout": -1}, {"timeout": -3}, {"blocking": True, "timeout": 0}]
 ARGUMENTS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
     ((), {}),
@@ -44,6 +48,30 @@ def test_acquire_accepts_the_arguments_of_threadings(client, alice, bob):
         if not (expected is True and waits_for_ever(*args, **kwargs)):
             assert outcome(theirs.acquire, args, kwargs) == outcome(held.acquire, args, kwargs), (args, kwargs)
     assert alice.lock(client, "held").is_held_by_current_thread()
+
+
+@each_runtime
+def test_acquire_waits_without_a_limit_for_none_as_other_methods_do(world, client, alice, bob):
+    mine, theirs = alice.lock(client), bob.lock(client)
+    assert mine.acquire(timeout=None)
+    assert theirs.acquire(False, None) is False
+    waiting = bob.start(theirs.acquire, timeout=None)
+    world.until(lambda: world.waiting(theirs) == 1)
+    mine.release()
+    assert waiting.result() is True
+
+
+@each_runtime
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "token_lock", "read_lock", "multi_lock"])
+def test_a_block_gives_the_handle(world, client, alice, kind):
+    if kind == "multi_lock":
+        lock = Remote(client.real.get_multi_lock(client.real.get_lock("a"), client.real.get_lock("b")), alice)
+    else:
+        lock = handle(alice, client, kind)
+    with lock as held:
+        assert getattr(held, "real", held) is lock.real
+        assert lock.extend(90)
+        assert 80 < (world.redis.ttl("a" if kind == "multi_lock" else "orders") or 0) <= 90
 
 
 def waits_for_ever(blocking: Any = True, timeout: Any = -1) -> bool:

@@ -142,7 +142,7 @@ def test_a_campaign_and_its_observers_go_on(world, valkey, unique_name, error, c
     election, actor = client.get_leader_election(unique_name), world.actor()
     observation = actor.do(election.observe, observed)
     callback = lead
-    campaign = actor.do(election.run, lead_as_task if world.runtime == "asyncio" else callback)
+    campaign = actor.do(election.start, lead_as_task if world.runtime == "asyncio" else callback)
     until(lambda: len(led) >= 3 and len(seen) >= 3, 20)
     assert "stopped" not in repr(campaign)
     until(lambda: caplog.text.count("callback of the election") >= 6, 10)
@@ -155,7 +155,7 @@ def test_a_campaign_of_a_closed_client_does_not_stand(world, valkey, unique_name
     client = world.from_url(valkey.url)
     term = world.from_url(valkey.url).get_leader_election(unique_name).term()
     world.actor().do(world.enter(term))
-    campaign = world.actor().do(client.get_leader_election(unique_name).run, print)
+    campaign = world.actor().do(client.get_leader_election(unique_name).start, print)
     assert "standing" in repr(campaign)
     world.run(client.close)
     until(lambda: "stopped" in repr(campaign), 10)

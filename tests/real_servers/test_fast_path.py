@@ -217,9 +217,9 @@ async def do_step(lock: Any, step: str, do: Do) -> object:
         case "wait":
             return await do(partial(lock.try_lock, wait_time=0.02))
         case "lease":
-            return await do(partial(lock.try_lock, lease_time=20_000))
+            return await do(partial(lock.try_lock, lease_time=2_000))
         case "with" | "body raises" | "hold" | "hold with a lease":
-            block = lock.hold(0, 20_000 if "lease" in step else None, skip=True) if "hold" in step else lock
+            block = lock.hold(0, 2_000 if "lease" in step else None, skip=True) if "hold" in step else lock
             enter, leave = (getattr(block, f"__a{x}__", None) or getattr(block, f"__{x}__") for x in ("enter", "exit"))
             entered = await do(enter)
             if step == "body raises":

@@ -75,8 +75,7 @@ def test_help_before_the_command_is_ours(run):
         (["--wait", "-1"], "'-1' is not a duration"),
         (["--lease", "0"], "must be longer than 0"),
         (["-n", "0"], "x>=1"),
-        (["--at-least", "1m"], "--at-least needs --lease"),
-        (["--at-least", "1m", "--lease", "30s"], "--at-least needs --lease, at least as long"),
+        (["--at-least", "1m", "--lease", "30s"], "--lease must be at least as long as --at-least"),
         (["-n", "2", "--shared"], "only one of -n, --shared, --exclusive, --fenced and --at-least"),
     ],
 )

@@ -7,9 +7,8 @@ from collections import Counter
 
 import pytest
 
-from pyredisson._core import wait_queue
-from pyredisson._core import wait_queue as fairness
-from pyredisson._core.wait_queue import QueuedGroup
+from pyredisson._core import waiting as wait_queue
+from pyredisson._core.waiting import QueuedGroup
 from pyredisson._net.wire import script
 from tests.simulated.crowd import BOTH_SIDES, EXPIRABLE, PLAIN, SOON, TURN, LockCrowd, crowd_of, crowds
 from tests.simulated.engine.runtime import SimulatedClient
@@ -294,7 +293,7 @@ def test_owners_that_acquire_again_and_again_let_the_others_in(crowd, clients, o
         for _ in range(owners):
             crowd.tasks.append(client.runtime.process.start(work(len(crowd.tasks), client), "owner"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fairness, "SLICE", 0.0)  # From one release on.
+        patch.setattr(wait_queue, "SLICE", 0.0)  # From one release on.
         crowd.free()
         crowd.finish()
     shares = Counter(turns)

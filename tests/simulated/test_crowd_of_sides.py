@@ -8,7 +8,7 @@ import pytest
 
 from pyredisson._core.acquiring import Attempt
 from pyredisson._core.requests import Answer, Refused
-from pyredisson._core.wait_queue import QueuedGroup, QueueUpdate
+from pyredisson._core.waiting import QueuedGroup, QueueUpdate
 from pyredisson._kinds import read_write_lock as read_write_waiting
 from pyredisson._kinds.read_write_lock import ReadKind, YieldToWriters
 from tests.simulated.crowd import SOON, TURN, Sides, crowd_of, crowds

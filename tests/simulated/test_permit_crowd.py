@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from pyredisson._core import wait_queue
-from pyredisson._core.wait_queue import QueuedGroup
+from pyredisson._core import waiting as wait_queue
+from pyredisson._core.waiting import QueuedGroup
 from tests.simulated.crowd import EXPIRABLE, KINDS, PLAIN, SOON, TURN, PermitCrowd, crowd_of, crowds
 from tests.simulated.planted import Bug, check_found, crowd_tests, in_code, in_script
 from tests.simulated.test_crowd import SHARED

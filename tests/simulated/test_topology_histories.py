@@ -14,7 +14,7 @@ from redis.exceptions import ResponseError
 from pyredisson._core.deadline import DoublingBackoff
 from pyredisson._core.failures import Rejected
 from pyredisson._core.watchdog import Watchdog
-from pyredisson._net import cluster, refusals
+from pyredisson._net import cluster, wire
 from pyredisson._net.cluster import ClusterMap, NodeSubscribers
 from pyredisson._net.subscriber import Conversation
 from pyredisson._net.topology import AskRedirect, Moved, Whereabouts, read_redirection, slot_of
@@ -327,7 +327,7 @@ OF_BOTH = {
     "tokens go back": in_script("fenced_acquire", ("redis.call('incr', KEYS[3])", "redis.call('incr', KEYS[3]) % 7")),
     "a loss is not told": in_code(Watchdog, "_report_expired", _dropped_without_a_word),
     "a WAIT that a demotion breaks off is the last one": in_code(
-        refusals, "_TABLE", {**refusals._TABLE, "UNBLOCKED": (ResponseError, refusals.Meaning.FINAL)}
+        wire, "_TABLE", {**wire._TABLE, "UNBLOCKED": (ResponseError, wire.Meaning.FINAL)}
     ),
 }
 BUGS: dict[str, dict[str, Bug]] = {

@@ -24,8 +24,9 @@ async def clients() -> None:
 
 async def holds(lock: Lock) -> None:
     assert_type(lock.hold(), Hold[Lease[None]])
-    async with lock as entered:
-        assert_type(entered, bool)
+    async with lock as held:
+        assert_type(held, Lock)
+        await held.extend(5)
     assert_type(await lock.is_held_by_current_task(), bool)
     assert_type(await lock.extend(60), bool)
     lock.ensure_held()
@@ -75,7 +76,10 @@ async def leaders(client: Redisson) -> None:
     async def lead(term: pyredisson.Term) -> None:
         assert_type(term.token, int)
 
-    assert_type(await election.run(lead).stop(timeout=5), bool)
+    assert_type(await election.start(lead).stop(timeout=5), bool)
+    async with election.start(lead) as campaign:
+        assert_type(await campaign.join(timeout=5), bool)
+    assert_type(await election.run(lead), None)
 
 
 async def properties_that_are_awaited(client: Redisson) -> None:

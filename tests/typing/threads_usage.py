@@ -27,6 +27,14 @@ def clients() -> None:
         assert_type(client.get_read_write_lock("orders").read_lock(), Lock)
 
 
+def settings(listener: Callable[[events.Event], bool]) -> None:
+    config = Config(timeout=timedelta(seconds=2), quorum_node_timeout=None, listeners=[listener])
+    Config(lock_watchdog_timeout=timedelta(hours=2), restart_guard=timedelta(minutes=1), listeners={listener})
+    Config(warn_held_longer_than=timedelta(minutes=1), listeners=(each for each in (listener, listener)))
+    assert_type(config.timeout, float)
+    assert_type(config.quorum_node_timeout, "float | None")
+
+
 def redissons_names(lock: Lock) -> None:
     lock.lock(10)
     lock.lock(lease_time=timedelta(seconds=10))
@@ -41,10 +49,12 @@ def threadings_names(lock: Lock) -> None:
     lock.acquire(False)
     lock.acquire(True, 1.5)
     lock.acquire(blocking=True, timeout=-1)
+    lock.acquire(timeout=None)
     assert_type(lock.release(), None)
     assert_type(lock.locked(), bool)
-    with lock as entered:
-        assert_type(entered, bool)
+    with lock as held:
+        assert_type(held, Lock)
+        held.extend(5)
 
 
 def holds(lock: Lock) -> None:
@@ -179,8 +189,12 @@ def jobs_that_run_once(client: Redisson) -> None:
 
     ran = report("monday")
     assert_type(ran, "pyredisson.Ran[int] | pyredisson.Skipped")
-    if isinstance(ran, pyredisson.Ran):
+    if ran:
         assert_type(ran.value, int)
+    else:
+        assert_type(ran.holder, "pyredisson.Holder | None")
+    with client.run_once("report", at_most=None):
+        ...
 
 
 def leaders(client: Redisson) -> None:
@@ -193,10 +207,14 @@ def leaders(client: Redisson) -> None:
         assert_type(term.token, int)
         assert_type(term.wait(1), bool)
 
-    campaign = election.run(lead)
+    campaign = election.start(lead)
     assert_type(campaign, pyredisson.Campaign)
     assert_type(campaign.leading, bool)
     assert_type(campaign.stop(timeout=5), bool)
+    assert_type(campaign.join(timeout=5), bool)
+    with election.start(lead) as entered:
+        assert_type(entered, pyredisson.Campaign)
+    assert_type(election.run(lead), None)
     assert_type(election.leader(), "pyredisson.Holder | None")
     assert_type(election.observe(print), pyredisson.Observation)
 

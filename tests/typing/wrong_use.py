@@ -21,7 +21,7 @@ def with_threads(client: pyredisson.Redisson, lock: pyredisson.Lock, lease: pyre
     pyredisson.Redisson(redis.asyncio.Redis())  # type: ignore[arg-type]
     lock.lock("10")  # type: ignore[arg-type]
     lock.try_lock(wait_time="1")  # type: ignore[arg-type]
-    lock.acquire(timeout=None)  # type: ignore[arg-type]
+    lock.acquire(timeout="1")  # type: ignore[arg-type]
     lock.hold(cancel_on_loss=True)  # type: ignore[call-overload]
     lock.is_held_by_current_task()  # type: ignore[attr-defined]
     lock.is_held_by_thread("1")  # type: ignore[arg-type]

@@ -9,18 +9,31 @@ import pickle
 import re
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, get_type_hints
 from unittest import mock
 
 import pytest
 
 from pyredisson import Config
 
-OPTIONAL_TIMES = [field.name for field in dataclasses.fields(Config) if field.type == "float | None"]
+OPTIONAL_TIMES = [field.name for field in dataclasses.fields(Config) if field.type == "Time[float | None]"]
 #: Those that have to be positive.
-TIMES = [field.name for field in dataclasses.fields(Config) if field.type == "float" and field.name != "loss_margin"]
+TIMES = [
+    field.name for field in dataclasses.fields(Config) if field.type == "Time[float]" and field.name != "loss_margin"
+]
 TIMES += OPTIONAL_TIMES
 FLAGS = [field.name for field in dataclasses.fields(Config) if field.type == "bool"]
+
+
+def test_a_restart_guard_may_be_a_timedelta():
+    assert Config(restart_guard=timedelta(minutes=1)).restart_guard == 60.0
+    assert Config(restart_guard=True).restart_guard is True
+
+
+def test_the_types_of_the_settings_are_known_at_run_time():
+    hints = get_type_hints(Config)
+    assert hints["timeout"] is float
+    assert hints["quorum_node_timeout"] == float | None
 
 
 def test_the_defaults():
@@ -144,7 +157,7 @@ KEPT: dict[str, tuple[Any, ...]] = {
     "min_replicas": (0, 1, 10**6),
     "quorum_max_extensions": (0, 1, 10**6, None),
     "loss_margin": (0.0, 5.0, 14.999),
-    "restart_guard": (True, False, 0, 60, 0.5, timedelta(minutes=1)),
+    "restart_guard": (True, False, 0, 60, 0.5),
     "sharded_subscription_mode": ("AUTO", "ON", "OFF"),
     "prefix": ("", "app:", "{app}:", "größe", " ", "\x00"),
 }

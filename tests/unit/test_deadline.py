@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyredisson._core.deadline import MAX_SECONDS, certain_for, explicit, lease_ms, wait_seconds, whole_ms
+from pyredisson._core.deadline import DAY, MAX_SECONDS, certain_for, explicit, lease_ms, wait_seconds, whole_ms
 
 
 class MyFloat(float):
@@ -28,6 +28,7 @@ class MyFloat(float):
         (timedelta(seconds=1e12), 10**15),
         (timedelta(microseconds=1), 1),
         (timedelta(seconds=1, microseconds=1), 1001),
+        (3600, 3_600_000),
         (timedelta(days=1), 86_400_000),
         (Fraction(1, 3), 334),
         (MyFloat(0.5), 500),
@@ -38,16 +39,22 @@ def test_a_lease_is_rounded_up_to_whole_milliseconds(lease, milliseconds):
     assert type(lease_ms(lease)) is int
 
 
-@pytest.mark.parametrize("lease", [86_400.001, 86_401, 100_000, 30_000_000, 1e12, Fraction(864_001, 10)])
-def test_a_plain_number_beyond_a_day_is_asked_about(lease):
-    with pytest.raises(ValueError, match=r"lease_time=.* is more than a day .*is it in seconds\?.*timedelta\(seconds="):
+@pytest.mark.parametrize("lease", [3600.001, 3601, 30_000, 30_000_000, 1e12, Fraction(36_001, 10)])
+def test_a_plain_number_beyond_an_hour_is_asked_about(lease):
+    with pytest.raises(ValueError, match=r"lease_time=.* is more than an hour .*is it in seconds\?.*timedelta\("):
         lease_ms(lease)
     assert lease_ms(timedelta(seconds=float(lease))) == whole_ms(lease) == lease_ms(explicit(float(lease)))
 
 
 def test_the_error_names_the_number_that_was_probably_meant():
-    with pytest.raises(ValueError, match=r"lease_time=600000 is more than a day \(167 hours\).* write 600;"):
+    with pytest.raises(ValueError, match=r"lease_time=600000 is more than an hour \(166.7 hours\).* write 600;"):
         lease_ms(600_000)
+
+
+def test_the_life_of_a_key_may_be_a_day():
+    assert lease_ms(86_400, "ttl", DAY) == 86_400_000
+    with pytest.raises(ValueError, match="ttl=86401 is more than a day"):
+        lease_ms(86_401, "ttl", DAY)
 
 
 @pytest.mark.parametrize(

@@ -226,6 +226,30 @@ def test_a_number_is_passed_by_its_name(path):
     assert bare_numbers(text) == []
 
 
+#: What people search for, and the page that answers it: one of its words, or a keyword of its header.
+SEARCHED = {
+    "aclose": "howto/owners",
+    "concurrency limit": "howto/semaphore",
+    "cron": "howto/run-once",
+    "deadlock": "operate/find-the-holder",
+    "flask": "howto/owners",
+    "graceful shutdown": "operate/shutting-down",
+    "leader election": "howto/run-once",
+    "mutex": "howto/acquire",
+    "rate limit": "howto/recipes",
+    "redlock": "howto/multi-lock",
+    "sigterm": "operate/shutting-down",
+    "throttle": "howto/recipes",
+}
+
+
+@pytest.mark.parametrize(("words", "page"), SEARCHED.items(), ids=SEARCHED)
+def test_the_words_that_people_search_for_are_on_the_page_that_answers(words, page):
+    # Of the keywords in a header the search knows each between two commas, as a single word.
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8").lower()
+    assert set(words.split()) <= set(re.findall(r"\w+", text))
+
+
 # ---- links -----------------------------------------------------------------------------------------------------------
 
 _LINK = re.compile(r"\[[^]]*\]\(<?([^)\s>]*)>?\)")

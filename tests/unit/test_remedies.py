@@ -3,7 +3,7 @@
 import pytest
 
 import pyredisson
-from pyredisson._core.messages import remedy_of
+from pyredisson._core.failures import remedy_of
 
 
 @pytest.mark.parametrize(

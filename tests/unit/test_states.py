@@ -10,13 +10,12 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from pyredisson._core import ownership as ownerships
-from pyredisson._core import wait_queue
+from pyredisson._core import waiting
 from pyredisson._core.hold import SingleHold
 from pyredisson._core.names import ACQUIRED, GO, NOTIFIED, NOTIFIED_ALONE, OBSERVE, OBSERVE_AND_ATTEMPT, LockNames
 from pyredisson._core.ownership import Ownership, Pending, RequestState
 from pyredisson._core.subscriptions import Subscriptions, Waiter
-from pyredisson._core.wait_queue import Membership, Observing, QueuedGroup
-from pyredisson._core.waiting import lock_message
+from pyredisson._core.waiting import Membership, Observing, QueuedGroup, lock_message
 from tests.unit.fake import FakeOwner
 from tests.unit.waiters import MAX_WAIT
 
@@ -201,7 +200,7 @@ def group_situation_of(waiter: Waiter) -> object:
 
 
 def test_groups_are_in_the_states_of_the_table(world):
-    table = table_of(wait_queue)
+    table = table_of(waiting)
     assert {each.state for each in table} == {*Membership.__members__, *Observing.__members__}
 
     def new():

@@ -12,7 +12,6 @@ import redis.exceptions as rx
 from pyredisson._core.failures import Failure, NotNow, NotSent, Unanswered
 from pyredisson._core.runtime import PUBLISH, run
 from pyredisson._net.cluster import ClusterLink
-from pyredisson._net.refusals import failure_of, reply_error
 from pyredisson._net.topology import (
     AskRedirect,
     Cluster,
@@ -24,7 +23,7 @@ from pyredisson._net.topology import (
     read_slots,
     slot_of,
 )
-from pyredisson._net.wire import Address, Packed, pack, prepare
+from pyredisson._net.wire import Address, Packed, failure_of, pack, prepare, reply_error
 from pyredisson._threads.sockets import ThreadMutex
 from pyredisson.errors import ClientClosedError
 

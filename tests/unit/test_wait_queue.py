@@ -1,4 +1,4 @@
-"""The place of a client in the wait queue: the rules at the top of ``wait_queue.py``."""
+"""The place of a client in the wait queue: its rules are in ``waiting.py``."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from pyredisson._core.names import GO, NOTIFIED, NOTIFIED_ALONE, OBSERVE, OBSERV
 from pyredisson._core.requests import ACQUIRED, WITHOUT_END
 from pyredisson._core.runtime import run
 from pyredisson._core.subscriptions import Notifies, Subscriptions, Waiter
-from pyredisson._core.wait_queue import NOTIFIED_FOR, QueuedGroup, QueueUpdate
-from pyredisson._core.waiting import lock_message
+from pyredisson._core.waiting import NOTIFIED_FOR, QueuedGroup, QueueUpdate, lock_message
 from tests.unit.waiters import has_to_attempt, leave, woken
 
 NAMES = LockNames("orders")

@@ -12,8 +12,18 @@ from hypothesis import strategies as st
 
 from pyredisson._core.failures import NotNow, Passing, Rejected, Unanswered
 from pyredisson._core.names import LockNames
-from pyredisson._net.refusals import as_redis_error, failure_of, inspected, reply_error
-from pyredisson._net.wire import is_no_script, is_push, new_reader, pack, prepare, script
+from pyredisson._net.wire import (
+    as_redis_error,
+    failure_of,
+    inspected,
+    is_no_script,
+    is_push,
+    new_reader,
+    pack,
+    prepare,
+    reply_error,
+    script,
+)
 
 WORDS = st.one_of(
     st.integers(min_value=-(2**63), max_value=2**63 - 1),

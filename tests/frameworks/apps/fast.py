@@ -84,6 +84,18 @@ def sync_endpoint_nested() -> Entered:
         return inside()
 
 
+@app.get("/hold/async")
+async def hold_async(seconds: float) -> None:
+    async with aclient.get_lock(NAME).hold(wait_time=WAIT):
+        await asyncio.sleep(seconds)
+
+
+@app.get("/hold/sync")
+def hold_sync(seconds: float) -> None:
+    with client.get_lock(NAME).hold(wait_time=WAIT):
+        time.sleep(seconds)
+
+
 # ---- dependencies ------------------------------------------------------------------------------------------------
 
 

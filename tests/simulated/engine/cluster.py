@@ -14,8 +14,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, final
 
-from pyredisson._net.refusals import reply_error
 from pyredisson._net.topology import SLOTS, slot_of
+from pyredisson._net.wire import reply_error
 from tests.simulated.engine.keyspace import OK
 from tests.simulated.engine.network import Host, Network, Wire, keys_of
 from tests.simulated.engine.redis import ServerError

@@ -20,8 +20,7 @@ import redis.exceptions as rx
 import pyredisson
 from pyredisson._core.failures import Failure, NotSent, Unanswered
 from pyredisson._net.link import Pool
-from pyredisson._net.refusals import reply_error
-from pyredisson._net.wire import Address, Script, pack, script
+from pyredisson._net.wire import Address, Script, pack, reply_error, script
 from tests.simulated.engine.redis import ServerError
 from tests.simulated.engine.scripting import sha1_of
 from tests.simulated.engine.world import Node, Process, Promise, World

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from pyredisson._net.refusals import reply_error
+from pyredisson._net.wire import reply_error
 from tests.simulated.engine.network import Host, Wire
 from tests.simulated.engine.redis import Entry, ServerError
 from tests.simulated.engine.world import Node, Promise, World

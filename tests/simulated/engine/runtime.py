@@ -24,7 +24,7 @@ from pyredisson._core.runtime import Background, NumberedRequest, Reply, Request
 from pyredisson._core.subscriptions import Subscriptions
 from pyredisson._net import wire as resp
 from pyredisson._net.link import Inspect
-from pyredisson._net.refusals import failure_of, reply_error
+from pyredisson._net.wire import failure_of, reply_error
 from pyredisson._shared.owners import AnyOwner
 from pyredisson.config import Config
 from pyredisson.lease import AsyncLease as Lease
