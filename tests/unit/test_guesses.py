@@ -113,6 +113,14 @@ def test_a_list_of_locks_is_to_be_unpacked(client):
         client.get_multi_lock([client.get_lock("a"), client.get_lock("b")])
 
 
+def test_a_handle_made_by_hand_names_the_public_class():
+    class Mine(pyredisson.Lock):
+        pass
+
+    with pytest.raises(TypeError, match=r"^a Lock is made by a client: .*client\.get_lock\('orders'\)$"):
+        Mine("orders")
+
+
 def test_the_pattern_of_a_search_is_a_text():
     with pyredisson.Redisson.from_url("redis://127.0.0.1:1") as client, pytest.raises(TypeError, match="must be a str"):
         next(client.find_locks(5))  # type: ignore[arg-type]
