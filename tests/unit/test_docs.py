@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 import code
 import dataclasses
+import itertools
 import os
 import re
+import runpy
 import subprocess
 import sys
 import types
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -168,6 +171,39 @@ def test_the_badges_of_the_readme_say_what_the_package_says():
     assert f"![version {pyredisson.__version__}](https://img.shields.io/badge/version-{pyredisson.__version__}-" in text
     [oldest] = re.findall(r'^requires-python = ">=([\d.]+)"', project, re.MULTILINE)
     assert f"![Python {oldest} or newer](https://img.shields.io/badge/python-{oldest}%2B-" in text
+
+
+# ---- the pictures ----------------------------------------------------------------------------------------------------
+
+PICTURES = runpy.run_path(str(ROOT / "docs" / "draw_protocol.py"))["PICTURES"]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_is_what_is_drawn_now_and_is_described(name):
+    picture = PICTURES[name]()
+    svg = picture.svg()
+    assert (ROOT / "docs" / "_static" / f"{name}.svg").read_text(encoding="utf-8") == svg, "run docs/draw_protocol.py"
+    root = ElementTree.fromstring(svg)
+    described = [root.findtext(f"{SVG}{element}[@id='{element}']") for element in ("title", "desc")]
+    assert described == [picture.title, picture.described]
+    shown = f"../_static/{name}.svg\n:alt: {picture.title}. {picture.described}\n"
+    assert sum(shown in page.read_text(encoding="utf-8") for page in pages()) == 1, f"write {shown}"
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_no_text_of_a_picture_is_cut_off_or_covers_another(name):
+    """With a wide font, such as DejaVu Sans: 9 pixels for each character of 15 pixels."""
+    root = ElementTree.fromstring(PICTURES[name]().svg())
+    places = []
+    for text in root.iter(f"{SVG}text"):
+        x, y, width = float(text.get("x")), float(text.get("y")), 9 * len(text.text)
+        x -= {"start": 0, "middle": width / 2, "end": width}[text.get("text-anchor")]
+        assert x >= 8
+        assert x + width <= float(root.get("width")) - 8, text.text
+        places.append((x, x + width, y))
+    for (left, right, y), (other_left, other_right, other_y) in itertools.combinations(places, 2):
+        assert right <= other_left or other_right <= left or abs(y - other_y) >= 16
 
 
 # ---- the reference ---------------------------------------------------------------------------------------------------
