@@ -123,7 +123,9 @@ if not TYPE_CHECKING:
             if hasattr(module, name):
                 value = globals()[name] = getattr(module, name)
                 return value
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        inner = name.removeprefix("Async")
+        hint = f": use pyredisson.asyncio.{inner}" if inner != name and inner in __all__ else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
 
     def __dir__():
         return sorted({*globals(), *__all__, *_SUBMODULES})

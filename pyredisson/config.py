@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import difflib
+import functools
 import inspect
 import itertools
 import math
@@ -13,7 +15,7 @@ import random
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, final
 
 from pyredisson._core.deadline import MAX_SECONDS, check_unit, check_watchdog_timeout, seconds
 from pyredisson._core.event import Event as AnyEvent  # Not to be mistaken for the synchronizer.
@@ -194,6 +196,36 @@ class Config:
         for listener in self.listeners:
             _check_callback("every listener", listener, "the event")
 
+
+#: What other libraries call a setting, and what to write instead.
+_INSTEAD: Final = {
+    **dict.fromkeys(
+        ("lease_time", "lease", "ttl", "expire"),
+        "lock_watchdog_timeout is the lease of what is renewed; hold(lease_time=...) sets one that is not",
+    ),
+    **dict.fromkeys(("watchdog_timeout", "watchdog"), "use lock_watchdog_timeout"),
+    **dict.fromkeys(("socket_timeout", "request_timeout"), "use timeout"),
+    **dict.fromkeys(("wait_time", "blocking_timeout"), "pass wait_time to hold() or try_lock()"),
+    **dict.fromkeys(("url", "host", "port", "db", "password"), "use Redisson.from_url(url, config=Config(...))"),
+}
+
+
+def _check_settings(made: Callable[..., None]) -> Callable[..., None]:
+    """Say what to write instead of a setting that there is none of."""
+
+    @functools.wraps(made)
+    def init(self: Config, *args: Any, **settings: Any) -> None:
+        for name in settings:
+            if name not in Config.__dataclass_fields__:
+                near = difflib.get_close_matches(name, Config.__dataclass_fields__, 1)
+                instead = _INSTEAD.get(name) or (f"did you mean {near[0]}?" if near else "see the page on Config")
+                raise TypeError(f"Config has no setting {name!r}: {instead}")
+        made(self, *args, **settings)
+
+    return init
+
+
+Config.__init__ = _check_settings(Config.__init__)
 
 _TIMES = tuple(
     field.name

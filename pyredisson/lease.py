@@ -8,9 +8,10 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, final
 
 from pyredisson._core.deadline import lease_ms
-from pyredisson._core.hold import lost_error
+from pyredisson._core.hold import HoldState, lost_error
 from pyredisson._core.runtime import run
 from pyredisson._shared.arguments import NotPortable
+from pyredisson.errors import LockLostError
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -78,11 +79,18 @@ class AnyLease(NotPortable, Generic[TokenT_co], shown="Lease"):
         Raises:
             LockLostError: The lock was lost, the block of this lease was left, or this process is the child of a fork.
         """
-        if not self._ended:
-            self._check_process()
+        held = self._ownership
+        if self._ended:
+            raise LockLostError(
+                f"{held.what} {held.name!r} is held no longer by {held.who.describe()}: "
+                "its block has already been left",
+                name=held.name,
+            )
+        self._check_process()
         if self.remaining() <= 0.0:
-            reason = "its block has already been left" if self._ended else self._ownership.loss or "its lease expired"
-            raise lost_error(self._ownership, reason)
+            released = self._hold.state is HoldState.OVER  # By its owner itself, which is no loss.
+            expired = "it was released or force-unlocked inside its block" if released else "its lease expired"
+            raise lost_error(held, held.loss or expired)
 
     def _extending(self, lease_time: Seconds) -> Coroutine[Any, Any, bool]:
         lease = lease_ms(lease_time)

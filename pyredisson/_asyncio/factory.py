@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from threading import BrokenBarrierError
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, TypeVar, overload
 
 from pyredisson import _kinds as kinds
 from pyredisson._asyncio.locks import (
@@ -23,7 +23,7 @@ from pyredisson._asyncio.semaphores import CountDownLatch, PermitExpirableSemaph
 from pyredisson._asyncio.synchronizers import Barrier, BoundedSemaphore, Condition, Event
 from pyredisson._core.client import ClientCore
 from pyredisson._core.deadline import AT_LEAST
-from pyredisson._shared.arguments import NotPortable, lock_of_condition, pauses
+from pyredisson._shared.arguments import NotPortable, lock_of_condition, own_keywords, pauses, refuse
 from pyredisson._shared.owners import Owner, caller_of, lock_core, make_core
 from pyredisson.config import Backoff, ExponentialBackoff
 
@@ -38,12 +38,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+@own_keywords
 class Factory(NotPortable, shown="Redisson"):
     """Make handles on a client's core."""
 
     _core: ClientCore
 
-    def get_lock(self, name: str, *, owner: Owner | None = None) -> Lock:
+    def get_lock(self, name: str, *, owner: Owner | None = None, **unknown: NoReturn) -> Lock:
         """Return a handle on the reentrant lock with this name.
 
         Example::
@@ -63,10 +64,12 @@ class Factory(NotPortable, shown="Redisson"):
             LockError: The owner was closed.
             ClientClosedError: The client was closed.
         """
+        if unknown:
+            refuse(self.get_lock, unknown)
         self._core.check_open()
         return Lock(self, lock_core(self._core, name, caller_of(owner)), owner)
 
-    def get_non_reentrant_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantLock:
+    def get_non_reentrant_lock(self, name: str, *, owner: Owner | None = None, **unknown: NoReturn) -> NonReentrantLock:
         """Return a handle on the non-reentrant lock with this name. Raises as :meth:`get_lock`.
 
         Example::
@@ -74,9 +77,11 @@ class Factory(NotPortable, shown="Redisson"):
             async with client.get_non_reentrant_lock("report").hold(wait_time=5):
                 ...
         """
+        if unknown:
+            refuse(self.get_non_reentrant_lock, unknown)
         return NonReentrantLock(self, make_core(self._core, kinds.NonReentrantLockCore, name, owner=owner), owner)
 
-    def get_fair_lock(self, name: str, *, owner: Owner | None = None) -> FairLock:
+    def get_fair_lock(self, name: str, *, owner: Owner | None = None, **unknown: NoReturn) -> FairLock:
         """Return a handle on the fair lock with this name. Raises as :meth:`get_lock`.
 
         Example::
@@ -84,9 +89,13 @@ class Factory(NotPortable, shown="Redisson"):
             async with client.get_fair_lock("printer").hold(wait_time=5):
                 ...
         """
+        if unknown:
+            refuse(self.get_fair_lock, unknown)
         return FairLock(self, make_core(self._core, kinds.FairLockCore, name, owner=owner), owner)
 
-    def get_non_reentrant_fair_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantFairLock:
+    def get_non_reentrant_fair_lock(
+        self, name: str, *, owner: Owner | None = None, **unknown: NoReturn
+    ) -> NonReentrantFairLock:
         """Return a handle on the non-reentrant fair lock with this name. Raises as :meth:`get_lock`.
 
         Example::
@@ -94,12 +103,20 @@ class Factory(NotPortable, shown="Redisson"):
             async with client.get_non_reentrant_fair_lock("report").hold(wait_time=5):
                 ...
         """
+        if unknown:
+            refuse(self.get_non_reentrant_fair_lock, unknown)
         return NonReentrantFairLock(
             self, make_core(self._core, kinds.NonReentrantFairLockCore, name, owner=owner), owner
         )
 
     def get_spin_lock(
-        self, name: str, backoff: Backoff | None = None, *, tries: int | None = None, owner: Owner | None = None
+        self,
+        name: str,
+        backoff: Backoff | None = None,
+        *,
+        tries: int | None = None,
+        owner: Owner | None = None,
+        **unknown: NoReturn,
     ) -> SpinLock:
         """Return a handle on the spin lock with this name. Raises as :meth:`get_lock`.
 
@@ -120,10 +137,12 @@ class Factory(NotPortable, shown="Redisson"):
         Raises:
             TypeError, ValueError: ``backoff`` has no method ``delays()``, or ``tries`` is not a positive whole number.
         """
+        if unknown:
+            refuse(self.get_spin_lock, unknown)
         how = pauses(backoff, tries, ExponentialBackoff())
         return SpinLock(self, make_core(self._core, kinds.SpinLockCore, name, *how, owner=owner), owner)
 
-    def get_fenced_lock(self, name: str, *, owner: Owner | None = None) -> FencedLock:
+    def get_fenced_lock(self, name: str, *, owner: Owner | None = None, **unknown: NoReturn) -> FencedLock:
         """Return a handle on the fenced lock with this name. Raises as :meth:`get_lock`.
 
         Example::
@@ -131,9 +150,11 @@ class Factory(NotPortable, shown="Redisson"):
             async with client.get_fenced_lock("account").hold(wait_time=5) as lease:
                 print(lease.token)
         """
+        if unknown:
+            refuse(self.get_fenced_lock, unknown)
         return FencedLock(self, make_core(self._core, kinds.FencedLockCore, name, owner=owner), owner)
 
-    def get_read_write_lock(self, name: str, *, owner: Owner | None = None) -> ReadWriteLock:
+    def get_read_write_lock(self, name: str, *, owner: Owner | None = None, **unknown: NoReturn) -> ReadWriteLock:
         """Return a handle on the read-write lock with this name. Raises as :meth:`get_lock`.
 
         Example::
@@ -142,9 +163,13 @@ class Factory(NotPortable, shown="Redisson"):
             async with prices.read_lock().hold(wait_time=5):
                 ...
         """
+        if unknown:
+            refuse(self.get_read_write_lock, unknown)
         return ReadWriteLock(self, make_core(self._core, kinds.ReadWriteLockCore, name, owner=owner), owner)
 
-    def get_semaphore(self, name: str, permits: int | None = None, *, resize: bool = False) -> Semaphore:
+    def get_semaphore(
+        self, name: str, permits: int | None = None, *, resize: bool = False, **unknown: NoReturn
+    ) -> Semaphore:
         """Return a handle on the semaphore with this name. Raises as :meth:`get_lock`.
 
         Its permits have no owner: those of a process that dies stay taken, until someone else releases them. For
@@ -162,10 +187,12 @@ class Factory(NotPortable, shown="Redisson"):
                 they are set elsewhere.
             resize: Set this number in any case, when the handle is first used: see :meth:`Semaphore.resize`.
         """
+        if unknown:
+            refuse(self.get_semaphore, unknown)
         return Semaphore(self, make_core(self._core, kinds.SemaphoreCore, name, permits, resize))
 
     def get_permit_expirable_semaphore(
-        self, name: str, permits: int | None = None, *, resize: bool = False
+        self, name: str, permits: int | None = None, *, resize: bool = False, **unknown: NoReturn
     ) -> PermitExpirableSemaphore:
         """Return a handle on the semaphore with this name whose permits may expire. Raises as :meth:`get_lock`.
 
@@ -182,6 +209,8 @@ class Factory(NotPortable, shown="Redisson"):
             permits: As for :meth:`get_semaphore`.
             resize: As for :meth:`get_semaphore`.
         """
+        if unknown:
+            refuse(self.get_permit_expirable_semaphore, unknown)
         return PermitExpirableSemaphore(self, make_core(self._core, kinds.PermitSemaphoreCore, name, permits, resize))
 
     def get_count_down_latch(self, name: str) -> CountDownLatch:
@@ -256,7 +285,13 @@ class Factory(NotPortable, shown="Redisson"):
         return BoundedSemaphore(self, make_core(self._core, kinds.BoundedSemaphoreCore, name, value))
 
     def get_token_lock(
-        self, name: str, backoff: Backoff | None = None, *, tries: int | None = None, owner: Owner | None = None
+        self,
+        name: str,
+        backoff: Backoff | None = None,
+        *,
+        tries: int | None = None,
+        owner: Owner | None = None,
+        **unknown: NoReturn,
     ) -> TokenLock:
         """Return a handle on the token lock with this name, which is also its key. Raises as :meth:`get_lock`.
 
@@ -276,6 +311,8 @@ class Factory(NotPortable, shown="Redisson"):
         Raises:
             TypeError, ValueError: As :meth:`get_spin_lock`.
         """
+        if unknown:
+            refuse(self.get_token_lock, unknown)
         how = pauses(backoff, tries, None)
         return TokenLock(self, make_core(self._core, kinds.TokenLockCore, name, *how, owner=owner), owner)
 

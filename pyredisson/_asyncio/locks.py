@@ -560,6 +560,14 @@ class ReadWriteLock(Handle):
 
     _core: ReadWriteLockCore
 
+    if not TYPE_CHECKING:  # Type checkers refuse such a block by themselves.
+
+        async def __aenter__(self) -> NoReturn:
+            raise TypeError("a read-write lock has two sides: use async with lock.read_lock(): or lock.write_lock()")
+
+        async def __aexit__(self, *exc: object) -> None:
+            pass
+
     def read_lock(self) -> Lock:
         """Return a handle on the lock for reading: it excludes writers, not readers.
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import timedelta
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, SupportsIndex, TypeVar
 
 from pyredisson._core.deadline import Seconds, Uniform, lease_ms, wait_seconds
 from pyredisson.config import Backoff, Config, ConstantBackoff, ExponentialBackoff
@@ -24,6 +24,44 @@ ClassT = TypeVar("ClassT", bound=type)
 #: What a time to wait, and a lease, are called here and elsewhere.
 WAITS = ("wait_time", "timeout", "blocking_timeout", "wait", "max_wait")
 LEASES = ("lease_time", "lease", "ttl", "expire", "ex", "px")
+
+
+#: What other libraries call what is asked of an object of ours: by its class, what was tried and what to write instead.
+ATTRIBUTES: Final = {
+    "Redisson": {
+        "lock": "use get_lock(name)",
+        "Lock": "use get_lock(name)",
+        "semaphore": "use get_semaphore(name, permits=n)",
+        "from_client": "use Redisson(client)",
+        "connect": "it connects at its first use",
+        "disconnect": "use close()",
+    },
+    "ReadWriteLock": dict.fromkeys(
+        ("lock", "try_lock", "unlock", "acquire", "release", "hold", "extend", "locked", "is_locked"),
+        "it has two sides: use read_lock() or write_lock(), each of which is a lock",
+    ),
+    "LeaderElection": {
+        "is_leader": "use `with election.term() as term:` and term.ensure_held(), or await election.leader()",
+        "elect": "use term(), or run(callback)",
+        "resign": "leave the block of term()",
+    },
+    "Semaphore": dict.fromkeys(("value", "get_value"), "use available_permits()"),
+    "Lock": {
+        "owned": "use is_held_by_current_thread(), or ensure_held()",
+        "acquired": "use is_held_by_current_thread(), or ensure_held()",
+        "is_acquired": "use is_held_by_current_thread(), or ensure_held()",
+        "reacquire": "use extend(lease_time)",
+        "renew": "use extend(lease_time); without a lease_time the watchdog renews it",
+        "ttl": "use remain_time_to_live()",
+        "reset": "use force_unlock()",
+        "wait": "use get_condition(lock), whose wait() gives the lock up",
+    },
+}
+
+
+def instead_of(kind: type, name: str) -> str:
+    """Return what to write instead of an attribute that a class of ours does not have; empty if that is not known."""
+    return next((each[name] for cls in kind.__mro__ if name in (each := ATTRIBUTES.get(cls.__name__, {}))), "")
 
 
 def own_keywords(kind: ClassT) -> ClassT:
@@ -55,6 +93,8 @@ def _instead(kind: type, method: str, wrong: str, accepted: Collection[str]) -> 
         in_config = any(field.name == wrong for field in fields(Config))
         return f"use config=Config({wrong}=...)" if in_config else "use Redisson.from_url(url)"
     names = next((names for names in (WAITS, LEASES) if wrong in names), ())
+    if method.startswith("get_"):
+        return _instead_for_handle(wrong, accepted, next(iter(names), ""))
     meant = next((name for name in names if name in accepted), None)
     if meant is not None:
         return f"use {meant}"
@@ -63,6 +103,15 @@ def _instead(kind: type, method: str, wrong: str, accepted: Collection[str]) -> 
     offered = usual in inspect.signature(getattr(kind, attempt, refuse)).parameters
     elsewhere = f"; {attempt}() and hold() take {usual}" if offered and method in ("acquire", "lock") else ""
     return f"it takes {' and '.join(accepted)}{elsewhere}"
+
+
+def _instead_for_handle(wrong: str, accepted: Collection[str], usual: str) -> str:
+    """Return what to write instead of a wrong keyword of a method that makes a handle. ``usual``: our name for it."""
+    if usual:
+        return f"pass it where the lock is acquired: hold({usual}=...)"
+    if "permits" in accepted and wrong in ("value", "limit", "count", "initial", "max", "size"):
+        return "use permits"
+    return f"it takes {' and '.join(accepted)}"
 
 
 def check_times(wait_time: Seconds | None, lease_time: Seconds | None) -> None:
@@ -152,6 +201,8 @@ def cores_of(locks: Sequence[Any], kind: type[Any]) -> list[LockCore]:
         TypeError: One is something else than a lock, or a lock of the other form.
     """
     for lock in locks:
+        if isinstance(lock, (list, tuple)):
+            raise TypeError(f"a multi-lock takes locks, not a {type(lock).__name__} of them: unpack it, as in (*locks)")
         if not isinstance(lock, kind):
             form, given = kind.__module__, type(lock).__module__
             raise TypeError(f"a multi-lock of {form} takes locks of {form}, not a {given}.{type(lock).__name__}")
@@ -198,6 +249,14 @@ class NotPortable:
                 if isinstance(function, FunctionType):
                     function.__qualname__ = f"{shown}.{function.__name__}"
 
+    if not TYPE_CHECKING:  # Else anything could be asked of it.
+
+        def __getattr__(self, name: str) -> NoReturn:
+            kind = type(self)
+            instead = f": {found}" if (found := instead_of(kind, name)) else ""
+            text = f"{kind.__name__!r} object has no attribute {name!r}{instead}"
+            raise AttributeError(text, name=name, obj=self)
+
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         kind = type(self).__name__
         name = getattr(self, "name", None)
@@ -224,7 +283,7 @@ def core_of(core: Any, handle: object, client: object) -> Any:
     if hasattr(core, "describe"):
         return core
     name = next((repr(each) for each in (core, client) if isinstance(each, str)), "name")
-    made = type(handle).__name__
+    made = next(each.__name__ for each in type(handle).__mro__ if each.__module__.partition(".")[0] == "pyredisson")
     raise TypeError(
         f"a {made} is made by a client: client = Redisson.from_url(url), then client.get_{_snake_case(made)}({name})"
     )

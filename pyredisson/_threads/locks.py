@@ -544,6 +544,14 @@ class ReadWriteLock(Handle):
 
     _core: ReadWriteLockCore
 
+    if not TYPE_CHECKING:  # Type checkers refuse such a block by themselves.
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError("a read-write lock has two sides: use with lock.read_lock(): or lock.write_lock()")
+
+        def __exit__(self, *exc: object) -> None:
+            pass
+
     def read_lock(self) -> Lock:
         """Return a handle on the lock for reading: it excludes writers, not readers.
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import sqlalchemy
-
+from pyredisson._shared.extras import Extra
 from pyredisson.fencing.tokens import check_token, stale
+
+with Extra("sqlalchemy"):
+    import sqlalchemy
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session

@@ -95,7 +95,10 @@ class Inspector:
         Raises:
             redis.exceptions.RedisError: A server does not answer. What others have is yielded before.
             OSError: A server does not answer.
+            TypeError: The pattern is not a ``str``.
         """
+        if not isinstance(pattern, str | None):
+            raise TypeError(f"the pattern must be a str, such as 'order:*', not {type(pattern).__name__}")
         look = self.look(pattern, progress=progress, seconds=seconds)
         for number, view in enumerate(look.views()):
             if number == limit:

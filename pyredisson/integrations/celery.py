@@ -6,14 +6,16 @@ import logging
 import random
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
-from celery import Task
-from celery.beat import Scheduler
-from celery.exceptions import Retry
-from celery.schedules import schedstate
-
 from pyredisson._core.deadline import explicit
+from pyredisson._shared.extras import Extra
 from pyredisson._shared.synchronized import Key
 from pyredisson._threads.client import Redisson
+
+with Extra("celery"):
+    from celery import Task
+    from celery.beat import Scheduler
+    from celery.exceptions import Retry
+    from celery.schedules import schedstate
 
 if TYPE_CHECKING:
     from pyredisson._threads.run_once import RunOnce

@@ -24,21 +24,23 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 from weakref import WeakSet
 
-from django.apps import AppConfig
-from django.conf import settings
-from django.core import checks
-from django.core.cache.backends.redis import RedisCache
-from django.core.signals import setting_changed
-from django.db import transaction
-
 import pyredisson.asyncio
 from pyredisson import Config, Lease, Redisson, Skipped
 from pyredisson._core.deadline import AT_LEAST, Seconds
 from pyredisson._net.urls import url_from_env
 from pyredisson._shared import process
 from pyredisson._shared.arguments import check_times
+from pyredisson._shared.extras import Extra
 from pyredisson._shared.synchronized import GuardedCalls, Guarding, WhenBusy, check_kind, check_when_busy, lock_of
 from pyredisson.compat.redis_py import Lock as RedisPyLock
+
+with Extra("django"):
+    from django.apps import AppConfig
+    from django.conf import settings
+    from django.core import checks
+    from django.core.cache.backends.redis import RedisCache
+    from django.core.signals import setting_changed
+    from django.db import transaction
 
 __all__ = ["LockingRedisCache", "OneHostMixin", "PyredissonApp", "async_client", "client", "hold", "synchronized"]
 

@@ -16,10 +16,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from django.db import models, router, transaction
-from django.db.models.signals import class_prepared, pre_delete
-
+from pyredisson._shared.extras import Extra
 from pyredisson.fencing.tokens import check_token, stale
+
+with Extra("django"):
+    from django.db import models, router, transaction
+    from django.db.models.signals import class_prepared, pre_delete
 
 if TYPE_CHECKING:
     from pyredisson.lease import AnyLease

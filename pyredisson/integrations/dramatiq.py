@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from dramatiq import Middleware
-from dramatiq.middleware import MiddlewareError, SkipMessage
-
+from pyredisson._shared.extras import Extra
 from pyredisson._shared.synchronized import Key
 from pyredisson._threads.client import Redisson
+
+with Extra("dramatiq"):
+    from dramatiq import Middleware
+    from dramatiq.middleware import MiddlewareError, SkipMessage
 
 if TYPE_CHECKING:
     from dramatiq import Actor, Broker

@@ -17,19 +17,22 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any, final, get_args, get_origin
 
 import redis.exceptions as rx
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import HTTPConnection
-from starlette.responses import JSONResponse
 
 from pyredisson import errors
 from pyredisson._core.deadline import Seconds
 from pyredisson._core.names import check_name
 from pyredisson._shared.arguments import check_times
+from pyredisson._shared.extras import Extra
 from pyredisson._shared.synchronized import Guarding, check_kind, fields_of, lock_of
 from pyredisson.asyncio import Redisson
 from pyredisson.config import Config
 from pyredisson.lease import Lease
+
+with Extra("fastapi"):
+    from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
+    from starlette.requests import HTTPConnection
+    from starlette.responses import JSONResponse
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

@@ -8,10 +8,12 @@ import math
 from collections.abc import Callable
 from typing import Any, Literal, ParamSpec, TypeVar
 
-from rq import Retry, get_current_job
-
+from pyredisson._shared.extras import Extra
 from pyredisson._shared.synchronized import Key
 from pyredisson._threads.client import Redisson
+
+with Extra("rq"):
+    from rq import Retry, get_current_job
 
 __all__ = ["singleton"]
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, final
 
-import sqlalchemy
-from sqlalchemy import event, orm
-from sqlalchemy.ext import asyncio as aio
-from sqlalchemy.sql import visitors
-
+from pyredisson._shared.extras import Extra
 from pyredisson.fencing.sqlalchemy import fenced
 from pyredisson.fencing.tokens import check_token, stale
+
+with Extra("sqlalchemy"):
+    import sqlalchemy
+    from sqlalchemy import event, orm
+    from sqlalchemy.ext import asyncio as aio
+    from sqlalchemy.sql import visitors
 
 if TYPE_CHECKING:
     from pyredisson.lease import AnyLease

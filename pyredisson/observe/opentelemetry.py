@@ -20,13 +20,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, final
 
-from opentelemetry import metrics as otel_metrics
-from opentelemetry import trace
-from opentelemetry.metrics import CallbackOptions, Observation
-from opentelemetry.trace import SpanKind, Status, StatusCode
-
 from pyredisson import __version__, events
+from pyredisson._shared.extras import Extra
 from pyredisson.observe._metrics import MAX_LABELS, Entries, Label, PerLabel
+
+with Extra("opentelemetry"):
+    from opentelemetry import metrics as otel_metrics
+    from opentelemetry import trace
+    from opentelemetry.metrics import CallbackOptions, Observation
+    from opentelemetry.trace import SpanKind, Status, StatusCode
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter, MeterProvider

@@ -20,12 +20,14 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, final
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter
-
 from pyredisson import events
 from pyredisson._core.failures import REASONS
+from pyredisson._shared.extras import Extra
 from pyredisson.events import Acquired, Released
 from pyredisson.observe._metrics import BUFFER, MAX_LABELS, Computed, Entries, Frequent, Label, PerLabel, Shared
+
+with Extra("prometheus"):
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter
 
 __all__ = ["BUCKETS", "PrometheusListener"]
 

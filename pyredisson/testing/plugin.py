@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-import pytest
-
 import pyredisson.asyncio
 from pyredisson import Config, Redisson
+from pyredisson._shared.extras import Extra
 from pyredisson.testing import RedissonServer
+
+with Extra("testing"):
+    import pytest
 
 __all__ = [
     "async_redisson",

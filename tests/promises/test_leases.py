@@ -154,3 +154,32 @@ def test_who_acquires_while_the_lock_is_forced_open_is_renewed_and_notified(worl
     world.renewed("orders")
     world.redis.delete("orders")
     world.until(lambda: len(lost) == 2, what="the holder, and who acquired it then")
+
+
+@each_runtime
+@pytest.mark.parametrize("kind", ["lock", "multi_lock"])
+def test_a_lease_says_what_its_owner_itself_has_freed(alice, client, kind):
+    lock = handle(alice, client, kind)
+    with pytest.raises(LockNotOwnedError, match="no longer held by this block"), lock.hold() as lease:
+        lock.force_unlock()
+        with pytest.raises(LockLostError, match="it was released or force-unlocked inside its block"):
+            lease.ensure_held()
+
+
+@each_runtime
+def test_a_lease_whose_block_was_left_speaks_of_no_loss(alice, client):
+    with alice.lock(client).hold() as lease:
+        pass
+    with pytest.raises(LockLostError, match=r"is held no longer by .*: its block has already been left$") as refusal:
+        lease.ensure_held()
+    assert "lost" not in str(refusal.value)
+    assert not lease.lost
+
+
+@each_runtime
+def test_a_fixed_lease_that_runs_out_says_that_nothing_renews_it(world, alice, client):
+    with (
+        pytest.raises(LockLostError, match="its lease expired, and nothing renews a fixed lease"),
+        alice.lock(client).hold(lease_time=0.3),
+    ):
+        world.pass_time(0.4)

@@ -5,6 +5,8 @@ Never run: mypy --strict and pyright read it (``make check``).
 
 from __future__ import annotations
 
+import asyncio
+
 import redis.asyncio
 from typing_extensions import assert_type
 
@@ -27,6 +29,8 @@ async def holds(lock: Lock) -> None:
         await held.extend(5)
     assert_type(await lock.is_held_by_current_task(), bool)
     assert_type(await lock.extend(60), bool)
+    lock.ensure_held()
+    lock.hold(on_loss=asyncio.Event().set)
     async with lock.hold(wait_time=5, lease_time=60, cancel_on_loss=True) as lease:
         assert_type(lease, Lease[None])
     async with lock.hold(skip=True) as skipped:

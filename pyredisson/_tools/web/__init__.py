@@ -19,6 +19,12 @@ from pyredisson._tools.common import BadUsage, Duration, server_options
 LEAST, MOST = 0.5, 3600.0  # seconds from one look to the next
 
 
+def _refuse_port(context: click.Context, option: click.Parameter, port: int | None) -> None:
+    """Say how the port is given. A callback of click's."""
+    if port is not None:
+        raise BadUsage(f"there is no option --port: use --listen 127.0.0.1:{port}")
+
+
 @click.command()
 @click.option(
     "--listen",
@@ -43,6 +49,7 @@ LEAST, MOST = 0.5, 3600.0  # seconds from one look to the next
     metavar="TIME",
     help="Look at the server at most this often while a page is open, once for all pages; 0.5s at least.",
 )
+@click.option("--port", type=int, hidden=True, expose_value=False, callback=_refuse_port)
 @click.option("--record", is_flag=True, help="Look at it while no page is open, too, so that the history has no gaps.")
 @click.option("--allow-unlock", is_flag=True, help="Let viewers who have the token, which is printed, free locks.")
 @server_options
