@@ -354,7 +354,7 @@ class Campaign(NotPortable):
         Example::
 
             campaign = election.start(lead)
-            await campaign.join()
+            print(await campaign.join(timeout=1))  # False: it goes on
 
         Returns:
             Whether it has ended.

@@ -320,7 +320,7 @@ class Campaign(NotPortable):
         Example::
 
             campaign = election.start(lead)
-            campaign.join()
+            print(campaign.join(timeout=1))  # False: it goes on
 
         Returns:
             Whether it has ended.
