@@ -86,7 +86,7 @@ class Page:
         self.folder = surroundings.folder / "page"
         self._surroundings = surroundings
         self._commands = commands_of(ROOT / "docs" / "integrations" / f"{name}.md", version)
-        self._entered: set[str] = set()
+        self._entered: set[tuple[str, str]] = set()
         self._url = surroundings.server.url.rpartition("/")[0]
         self._site = SITE
         save_programs(name + version, self.folder, self._url)
@@ -126,14 +126,15 @@ class Page:
 
     def check_all_entered(self) -> None:
         """See that no command of the page was left out."""
-        assert [command for command, _ in self._commands if command not in self._entered] == []
+        assert [each for each in self._commands if each not in self._entered] == []
 
     def _enter(self, beginning: str) -> tuple[str, str]:
-        for command, shown in self._commands:
-            if command.startswith(beginning):
-                self._entered.add(command)
-                return command.replace(SERVER, self._url).replace(SITE, self._site), shown
-        raise AssertionError(f"the page has no command {beginning!r}")
+        """The next command that begins so, or the last one again, with what the page shows below it."""
+        found = [each for each in self._commands if each[0].startswith(beginning)]
+        assert found, f"the page has no command {beginning!r}"
+        command, shown = next((each for each in found if each not in self._entered), found[-1])
+        self._entered.add((command, shown))
+        return command.replace(SERVER, self._url).replace(SITE, self._site), shown
 
 
 def commands_of(page: Path, version: str = "") -> list[tuple[str, str]]:
