@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -12,6 +13,20 @@ from tests.servers import VALKEY
 from tests.waiting import until
 
 APP = "tests.frameworks.apps.integration_dramatiq"
+
+
+def test_the_page_runs_as_printed(open_page):
+    page = open_page("dramatiq")
+    workers = page.start("dramatiq actors", ready="is ready for action")
+    page.run("python app.py")
+
+    def said(text: str) -> list[str]:
+        return [line for line in workers.output().splitlines() if re.fullmatch(text, line)]
+
+    until(lambda: len(said("has counted tea")) == 3, 60, what="all were counted")
+    assert said(".* tea") == ["begins to count tea", "has counted tea"] * 3
+    assert said("cleans") == ["cleans"]
+    page.check_all_entered()
 
 
 def test_messages_with_one_key_run_one_at_a_time(surroundings, shared_servers):
