@@ -62,6 +62,7 @@ def test_the_page_runs_as_printed(open_page):
     page.run("seq")
     page.run("curl localhost:8000/orders/7")
     page.run("python manage.py restock")
+    page.run("python manage.py deposit")
     page.check_all_entered()
 
 
