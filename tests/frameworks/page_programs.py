@@ -91,7 +91,7 @@ class Page:
         self._site = SITE
         save_programs(name + version, self.folder, self._url)
         programs = environments.get(self._enter("pip install ")[0].removeprefix("pip install "))
-        path = os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)])
+        path = os.pathsep.join([str(programs), os.defpath])  # Not what is installed for the tests.
         self._environment = {**os.environ, "PATH": path, "PYTHONPATH": "", "PYTHONUNBUFFERED": "1"}
 
     def start(self, beginning: str, options: str = "", *, ready: str) -> Program:
