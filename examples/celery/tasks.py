@@ -24,7 +24,7 @@ def count(item: str) -> None:
 def clean() -> None:
     """Do nothing if it runs already."""
     print("cleans")
-    time.sleep(2)
+    time.sleep(5)
 
 
 @app.task(base=SingletonTask, client=client, key="index:{item}", when_busy="replace", retry_in=0.2)

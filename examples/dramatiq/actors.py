@@ -26,4 +26,4 @@ def count(item: str) -> None:
 def clean() -> None:
     """Do nothing if it runs already."""
     print("cleans", flush=True)
-    time.sleep(4)
+    time.sleep(5)

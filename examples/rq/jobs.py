@@ -21,4 +21,4 @@ def count(item: str) -> None:
 def clean() -> None:
     """Do nothing if it runs already."""
     print("cleans")
-    time.sleep(4)
+    time.sleep(5)
