@@ -5,6 +5,7 @@ A row keeps the greatest token that has written to it. See :mod:`pyredisson.fenc
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, final
 
@@ -15,7 +16,6 @@ from pyredisson.fencing.tokens import check_token, stale
 with Extra("sqlalchemy"):
     import sqlalchemy
     from sqlalchemy import event, orm
-    from sqlalchemy.ext import asyncio as aio
     from sqlalchemy.sql import visitors
 
 if TYPE_CHECKING:
@@ -54,8 +54,9 @@ class Writing:
     """The block of :func:`write_with`."""
 
     def __init__(self, session: Any, token: int, rows: Any) -> None:
-        scoped = isinstance(session, (orm.scoped_session, aio.async_scoped_session))
-        self._given: Any = session() if scoped else session
+        aio: Any = sys.modules.get("sqlalchemy.ext.asyncio")  # It needs greenlet; who has such a session has loaded it.
+        registries = (orm.scoped_session, aio.async_scoped_session) if aio else orm.scoped_session
+        self._given: Any = session() if isinstance(session, registries) else session
         self._session: orm.Session = getattr(self._given, "sync_session", self._given)
         self.token = token
         self._rows = [_row(each) for each in (rows if isinstance(rows, list) else [rows])]

@@ -1,7 +1,4 @@
-"""Fixtures for pytest. A conftest asks for them: ``pytest_plugins = ["pyredisson.testing.plugin"]``.
-
-They are not loaded by themselves: installing pyredisson adds nothing to a test run that does not ask for it.
-"""
+"""Fixtures for pytest, which finds them by itself (``-p no:pyredisson``: it does not)."""
 
 from __future__ import annotations
 

@@ -78,12 +78,12 @@ class Connection(NamedTuple):
 class Program:
     """A program in a process (and a process group) of its own. What it writes is in :meth:`output`."""
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path, folder: Path = ROOT) -> None:
         self.log = log
         with log.open("wb") as out:
             self.process = subprocess.Popen(
-                [sys.executable, *arguments],
-                cwd=ROOT,
+                command,
+                cwd=folder,
                 env={**os.environ, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -140,7 +140,7 @@ class Site(Program):
     """A program that serves HTTP on a port of its own."""
 
     def __init__(self, port: int, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
-        super().__init__(arguments, environment, log)
+        super().__init__([sys.executable, *arguments], environment, log)
         self.port = port
 
     def wait_until_ready(self, path: str) -> bool:
@@ -249,7 +249,11 @@ class Surroundings:
 
     def program(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Program:
         """Start ``python *arguments``. It is killed at the end of the test, if it has not ended by then."""
-        program = Program(arguments, {**self.environment, **(environment or {})}, self._new_log())
+        return self.start([sys.executable, *arguments], {**self.environment, **(environment or {})})
+
+    def start(self, command: Sequence[str], environment: Mapping[str, str], folder: Path = ROOT) -> Program:
+        """Start a program of any kind, in a folder. It is killed as :meth:`program` says."""
+        program = Program(command, environment, self._new_log(), folder)
         self.programs.append(program)
         return program
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("tests.frameworks.common")
+pytest.register_assert_rewrite("tests.frameworks.common", "tests.frameworks.page_programs")
 
 from tests.frameworks.common import Surroundings  # noqa: E402
+from tests.frameworks.page_programs import Environments, Page  # noqa: E402
 from tests.servers import VALKEY, Server, SharedServers  # noqa: E402
 
 
@@ -43,3 +45,15 @@ def own_surroundings(fresh_server: Callable[..., Server], unique_name: str, tmp_
     surroundings = Surroundings(fresh_server(), unique_name, tmp_path)
     yield surroundings
     surroundings.close()
+
+
+@pytest.fixture(scope="session")
+def environments(tmp_path_factory: pytest.TempPathFactory) -> Environments:
+    """Fresh environments, in which the commands of a page run."""
+    return Environments(tmp_path_factory.mktemp("environments"))
+
+
+@pytest.fixture
+def open_page(own_surroundings: Surroundings, environments: Environments) -> Callable[..., Page]:
+    """``open_page(name, version="")``: a page of an integration, on a server of the test's own."""
+    return functools.partial(Page, surroundings=own_surroundings, environments=environments)

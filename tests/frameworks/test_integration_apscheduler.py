@@ -35,6 +35,24 @@ def test_each_tick_runs_once_although_three_schedulers_run(surroundings):
     assert len(ticks) == len(set(ticks)), "a tick ran twice"
 
 
+@pytest.mark.parametrize("major", ["3", "4"])
+def test_the_page_runs_as_printed(open_page, major):
+    page = open_page("apscheduler", version=major)
+    programs = [page.start("python app.py", ready="") for _ in range(2)]
+
+    def reports() -> list[str]:
+        return [line for program in programs for line in program.output().splitlines() if line.startswith("report at")]
+
+    until(reports, 60, what="it ticks")
+    began = time.monotonic()
+    until(lambda: len(reports()) >= 8, 60, what="it goes on")
+    ticks = reports()
+    assert len(ticks) <= time.monotonic() - began + 2, "a tick ran twice"
+    if major == "4":  # It knows for which second it runs.
+        assert len(ticks) == len(set(ticks))
+    page.check_all_entered()
+
+
 def nothing() -> None:
     """A job, which processes import."""
 

@@ -235,3 +235,26 @@ def test_a_worker_that_shuts_down_releases_its_lock(workers, number, completed):
     worker.stop(number)
     assert workers.surroundings.keys() == []
     assert bool(workers.noted("cleaned")) is completed
+
+
+def said(program: Program, text: str) -> list[str]:
+    """What tasks have printed, in a worker's log: of one item, or of one task."""
+    return [line.partition("] ")[2] for line in program.output().splitlines() if text in line and "WARNING/" in line]
+
+
+def test_the_page_runs_as_printed(open_page):
+    page = open_page("celery")
+    worker = page.start("celery -A tasks worker", ready=" ready.")
+    beats = [page.start("celery -A tasks beat", ready="beat: Starting") for _ in range(2)]
+    page.run("python app.py")
+    until(lambda: len(said(worker, "has counted tea")) == 3, WITHIN, what="all were counted")
+    assert said(worker, "count") == ["begins to count tea", "has counted tea"] * 3
+    until(lambda: said(worker, "indexes tea, version 4"), WITHIN, what="the last one was indexed")
+    assert len(said(worker, "indexes")) <= 2
+    assert said(worker, "cleans") == ["cleans"]
+    until(lambda: said(worker, "ticks"), WITHIN, what="it ticks")
+    beats.sort(key=lambda beat: "Sending due task tick" in beat.output())
+    assert "Sending" not in beats[0].output()
+    assert beats[1].stop() == 0
+    until(lambda: "Sending due task tick" in beats[0].output(), WITHIN, what="the other one sends")
+    page.check_all_entered()

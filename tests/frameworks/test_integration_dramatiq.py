@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -12,6 +13,20 @@ from tests.servers import VALKEY
 from tests.waiting import until
 
 APP = "tests.frameworks.apps.integration_dramatiq"
+
+
+def test_the_page_runs_as_printed(open_page):
+    page = open_page("dramatiq")
+    workers = page.start("dramatiq actors", ready="is ready for action")
+    page.run("python app.py")
+
+    def counted() -> list[str]:
+        return re.findall("begins to count tea|has counted tea", workers.output())
+
+    until(lambda: len(counted()) == 6, 60, what="all were counted")
+    assert counted() == ["begins to count tea", "has counted tea"] * 3
+    assert workers.output().count("cleans") == 1
+    page.check_all_entered()
 
 
 def test_messages_with_one_key_run_one_at_a_time(surroundings, shared_servers):

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.frameworks.common import ROOT, Response, Site, Surroundings, require
-from tests.frameworks.page_programs import save_program
+from tests.frameworks.page_programs import save_programs
 from tests.servers import HOST, Server
 from tests.waiting import until
 
@@ -26,16 +26,13 @@ class Program:
 
     def __init__(self, surroundings: Surroundings) -> None:
         self.surroundings = surroundings
-        save_program("fastapi", surroundings.folder)
+        save_programs("fastapi", surroundings.folder, surroundings.url)
         for order in (7, 8):
             (surroundings.folder / f"stock-{order}").write_text("100000")
         self.site: Site = surroundings.site(
             *("-m", "uvicorn", "--host", "127.0.0.1", "--port", "{port}", "--workers", str(WORKERS), "--no-access-log"),
             "tests.frameworks.apps.integration_fastapi:app",
-            environment={
-                "PYREDISSON_URL": surroundings.url,
-                "PYTHONPATH": os.pathsep.join([str(ROOT), str(surroundings.folder)]),
-            },
+            environment={"PYTHONPATH": os.pathsep.join([str(ROOT), str(surroundings.folder)])},
         )
 
     def post(self, path: str) -> Response:
@@ -62,6 +59,16 @@ def program(module_surroundings: Surroundings) -> Iterator[Program]:
     assert program.site.stop() in (0, -signal.SIGTERM)
     with module_surroundings.server.client() as redis:
         assert list(redis.scan_iter(match="*order:[78]*")) == []
+
+
+def test_the_page_runs_as_printed(open_page):
+    page = open_page("fastapi")
+    page.run("echo")
+    page.serve("uvicorn", "--port {port}", ready="Application startup complete")
+    page.run("curl")
+    page.run("seq")
+    page.run("cat")
+    page.check_all_entered()
 
 
 @pytest.mark.volume

@@ -1,5 +1,8 @@
 """The clients in memory of ``pyredisson.testing.plugin``, in pytest runs of its users: threads, tasks and workers."""
 
+import os
+import subprocess
+
 import pytest
 
 from tests.frameworks.common import require
@@ -83,3 +86,16 @@ def test_clients_in_memory(pytester, monkeypatch, arguments):
     pytester.makeconftest('pytest_plugins = ["pyredisson.testing.plugin"]\n')
     pytester.makepyfile(TESTS)
     pytester.runpytest_subprocess(*arguments, timeout=100).assert_outcomes(passed=9)
+
+
+def test_pytest_finds_the_fixtures_by_itself(environments, tmp_path):
+    (tmp_path / "test_it.py").write_text(
+        "def test_it(redisson, in_memory_redisson, lock_name):\n"
+        "    with redisson.get_lock(lock_name), in_memory_redisson.get_lock(lock_name): pass\n"
+    )
+    python = environments.get('"pyredisson[testing]"') / "python"
+    run = [python, "-m", "pytest", "-W", "error", "-p", "no:cacheprovider"]
+    environment = {**os.environ, "PYTHONPATH": "", "PYTEST_ADDOPTS": ""}
+    for options, passes in (([], True), (["-p", "no:pyredisson"], False)):
+        done = subprocess.run([*run, *options], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert (done.returncode == 0) is passes, done.stdout

@@ -7,6 +7,18 @@ from tests.waiting import until
 APP = "tests.frameworks.apps.integration_rq"
 
 
+def test_the_page_runs_as_printed(open_page):
+    page = open_page("rq")
+    workers = [page.start("rq worker", ready="Listening on default") for _ in range(2)]
+    page.run("python app.py")
+
+    log = page.folder / "counts.log"
+    until(lambda: log.exists() and log.read_text().count("has counted") == 3, 60, what="all were counted")
+    page.run("cat")
+    assert sum(worker.output().count("cleans") for worker in workers) == 1
+    page.check_all_entered()
+
+
 def test_jobs_with_the_same_key_run_one_at_a_time_and_others_meanwhile(surroundings):
     require("rq")
     import redis

@@ -36,6 +36,12 @@ class Savings(Account):
     __mapper_args__ = {"polymorphic_identity": "savings"}  # noqa: RUF012
 
 
+def test_the_page_runs_as_printed(open_page):
+    page = open_page("sqlalchemy")
+    page.run("python accounts.py")
+    page.check_all_entered()
+
+
 @pytest.fixture
 def engine() -> Iterator[sqlalchemy.Engine]:
     engine = sqlalchemy.create_engine("sqlite://")

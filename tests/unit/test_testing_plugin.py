@@ -72,7 +72,8 @@ def test_the_tests_of_the_page_pass(pytester):
     for block in blocks_of(PAGE):
         if found := re.match(r"# (\w+)\.py\n", block.text):
             files[found[1]] = block.text
-    assert len(files) >= 8
+    assert len(files) >= 7
+    pytester.makeconftest(CONFTEST)  # What is installed here may be an older checkout.
     pytester.makepyfile(**files)
     run_here(pytester).assert_outcomes(passed=sum(text.count("def test_") for text in files.values()))
 

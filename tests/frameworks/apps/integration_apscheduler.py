@@ -1,4 +1,4 @@
-"""A scheduler of APScheduler 3, to be started on several hosts; its middle is the example of the documentation."""
+"""A scheduler of APScheduler 3, to be started on several hosts, which notes its ticks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from apscheduler.events import EVENT_JOB_EXECUTED
 from tests.frameworks.apps.shared import NAME, URL, note
 
 os.environ["PYREDISSON_URL"] = URL
-# The example begins here.
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.blocking import BlockingScheduler
 
@@ -31,7 +30,6 @@ def report() -> None:
 
 scheduler = BlockingScheduler(executors={"default": Executor(client=client, at_least=5)})
 scheduler.add_job(report, "cron", second="*", id=f"{NAME}:report")
-# The example ends here.
 scheduler.add_listener(lambda event: note(f"tick {event.scheduled_run_time.timestamp()}"), EVENT_JOB_EXECUTED)
 if __name__ == "__main__":
     scheduler.start()

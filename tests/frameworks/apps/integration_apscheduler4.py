@@ -1,4 +1,4 @@
-"""A scheduler of APScheduler 4, to be started on several hosts; its middle is the example of the documentation."""
+"""A scheduler of APScheduler 4, to be started on several hosts, which notes its ticks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 from tests.frameworks.apps.shared import NAME, URL, note
 
 os.environ["PYREDISSON_URL"] = URL
-# The example begins here.
 from apscheduler import Scheduler, current_job
 from apscheduler.triggers.cron import CronTrigger
 
@@ -30,6 +29,5 @@ def main() -> None:
         scheduler.run_until_stopped()
 
 
-# The example ends here.
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-"""Tasks of Celery that run once at a time, and two beats; the middle of it is the example of the documentation."""
+"""Tasks of Celery that run once at a time, and a beat, which note what they do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from tests.frameworks.apps.shared import NAME, URL, CriticalSection, note
 
 os.environ["PYREDISSON_URL"] = URL
 BROKER = os.environ["PYREDISSON_TEST_BROKER"]
-# The example begins here.
 from celery import Celery
 from celery.beat import Scheduler
 
@@ -56,7 +55,6 @@ def tick() -> None:
 
 
 app.conf.beat_schedule = {"tick": {"task": tick.name, "schedule": 1.0}}
-# The example ends here.
 
 
 @app.task(base=SingletonTask, client=client, key=f"{NAME}:nested:{{item}}", when_busy="wait", retry_in=0.2)

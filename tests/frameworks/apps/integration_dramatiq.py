@@ -1,4 +1,4 @@
-"""Actors of Dramatiq that run once at a time; the middle of it is the example of the documentation."""
+"""Actors of Dramatiq that run once at a time, and note what they do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from tests.frameworks.apps.shared import NAME, URL, CriticalSection, note
 
 os.environ["PYREDISSON_URL"] = URL
 BROKER = os.environ["PYREDISSON_TEST_BROKER"]
-# The example begins here.
 import dramatiq
 from dramatiq.brokers.redis import RedisBroker
 

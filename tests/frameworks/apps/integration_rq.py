@@ -1,4 +1,4 @@
-"""Jobs of RQ that run once at a time; the middle of it is the example of the documentation."""
+"""Jobs of RQ that run once at a time, and note what they do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from tests.frameworks.apps.shared import NAME, URL, CriticalSection, note, notes
 os.environ["PYREDISSON_URL"] = URL
 from rq import Retry
 
-# The example begins here.
 from pyredisson import Redisson
 from pyredisson.integrations.rq import singleton
 
@@ -31,9 +30,6 @@ def clean(seconds: float) -> str:
     note("cleaning")
     time.sleep(seconds)
     return "cleaned"
-
-
-# The example ends here.
 
 
 @singleton(client, f"{NAME}:stock:{{item}}", when_busy="wait")
