@@ -204,7 +204,7 @@ class NumberWaitCore(NumberedCore):
             deadline = Deadline.after(wait, began)
             if await wait_by_message(WaitingCall(client, names.name, attempt, refused, deadline), group, seen):
                 return True
-            return self.opens(await self.get_number(), first)  # No message tells that it has expired.
+            return self.opens(await self.get_number(), first)  # There is no message when it expires.
         except Failure as failure:
             error = await explain_type(client.finder, failure.cause, names.name, self.kind)
             raise error from error.__cause__

@@ -493,7 +493,7 @@ class ClusterMap:
             self._changed()
 
     def _tell_failovers(self, masters: list[Address | None]) -> None:
-        """Tell which masters have lost all their slots to another. Slots that are moved one by one are no failover."""
+        """Report masters that have lost all their slots to another. Slots that are moved one by one are no failover."""
         before = self._masters
         moves: dict[tuple[Address, Address], list[int]] = {}
         for slot, (former, master) in enumerate(zip(before, masters, strict=True)):

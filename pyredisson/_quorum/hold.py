@@ -163,7 +163,7 @@ class MultiHold(Owned):
         return found
 
     def depth(self) -> int:
-        """Return how often its owner holds this multi-lock, as far as these members tell."""
+        """Return how often its owner holds this multi-lock, as far as these members know."""
         now, parts = self.client.runtime.now(), (part for own in self.ownerships for part in own.holds)
         wholes = {id(part.whole): part.whole for part in parts if part.whole is not None}
         return sum(each.key == self.key and each.remaining(now) > 0 for each in wholes.values())
