@@ -101,7 +101,7 @@ def test_a_quorum_that_has_lost_a_node(world, fresh_server, unique_name, caplog,
             proxies[1].heal()
             until(lambda: use() and _of(world, QuorumNodeBack), 15, what="it is back")
             assert _of(world, QuorumNodeBack)[0].node == event.node
-            assert len(_lines(caplog, f"quorum {unique_name!r}")) == 2
+            until(lambda: len(_lines(caplog, f"quorum {unique_name!r}")) == 2, what="both are logged")
         actor.do(lock.unlock)
 
 

@@ -140,7 +140,7 @@ def test_a_lock_of_a_master_that_returned_is_lost_when_it_becomes_a_replica(watc
 @pytest.fixture
 def asked_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sentinels are asked for new connections only, so that nothing else leads to the new master."""
-    for module in ("sentinel", "subscriber"):
+    for module in ("topology", "subscriber"):
         monkeypatch.setattr(f"pyredisson._net.{module}.QUERY_AGAIN", 600.0)
 
 
