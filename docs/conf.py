@@ -1,4 +1,4 @@
-"""How the documentation is built: ``sphinx-build -W --keep-going -b html docs docs/_build/html``."""
+"""How the documentation is built: ``make docs``."""
 
 from __future__ import annotations
 
