@@ -125,8 +125,7 @@ def without(shared: list[str], text: str) -> str:
     for row in shared:
         text = text.replace(row, "")
     text = text.removesuffix(OPTIONS).rstrip()
-    link = "cli.md#options-and-exit-codes-of-most-commands"
-    return f"{text}\n\nAlso: [options and exit codes of most commands]({link}).\n"
+    return f"{text}\n\nAlso: {{ref}}`options and exit codes of most commands <most-commands>`.\n"
 
 
 def picture(session: list[tuple[str, str]], path: Path, title: str, width: int = COLUMNS) -> None:
