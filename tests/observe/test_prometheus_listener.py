@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from pyredisson import events
-from pyredisson.observe._metrics import BUFFER, FIRST_SWEEP, NAMES
+from pyredisson.observe._metrics import FIRST_SWEEP, NAMES
+from pyredisson.observe.prometheus import BUFFER
 from tests.observe.test_listeners import acquired
 from tests.waiting import until
 from tests.worlds.environments import sync_and_async

@@ -154,3 +154,8 @@ def test_a_missing_extra_is_named(module):
     program = f"import sys; sys.modules[{package!r}] = None\nimport {module}"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert f'is not installed: pip install "pyredisson[{extra}]"' in done.stderr.splitlines()[-1]
+
+
+def test_the_listener_of_opentelemetry_needs_no_other_extra():
+    program = "import sys; sys.modules['prometheus_client'] = None\nimport pyredisson.observe.opentelemetry"
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
