@@ -19,9 +19,9 @@ import redis.connection
 import redis.exceptions as rx
 
 from pyredisson._core.failures import NotSent, Unanswered
-from pyredisson._net.link import CONNECTING, Pool, ServerLink, Transport
+from pyredisson._net.link import CONNECTING, ServerLink, Transport
 from pyredisson._net.topology import Cluster, FoundBySentinels, Sentinels, cluster_of, connections_of
-from pyredisson._net.wire import Address, Connect, Introduce, app_in, as_redis_error, as_reply, not_opened
+from pyredisson._net.wire import Address, app_in, as_redis_error, as_reply, not_opened
 from pyredisson._shared.process import monotonic
 from pyredisson.config import Config
 
@@ -674,22 +674,15 @@ class UserWire(ABC):
         """See :meth:`Wire.abandon`."""
 
 
-class UserTransport(ABC):
-    """Makes connections as the pool of a client does. See :class:`pyredisson._net.link.Transport`."""
+class UserTransport(Transport):
+    """Makes connections as the pool of a client does."""
 
     direct = False
-    now: staticmethod[[], float] = staticmethod(monotonic)
     #: What the connections are here.
     wire: type[UserWire]
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
-        self.watchdog: object = None
-
-    def pools(self, connect: Connect, introduce: Introduce, connect_timeout: float) -> tuple[Pool, Pool]:
-        """See :meth:`Transport.pools`."""
-        pool = Pool(self, connect, connect_timeout)
-        return pool, pool
 
     async def open(self, address: Address | None, timeout: float) -> UserWire:
         """See :meth:`Transport.open`."""
@@ -708,27 +701,9 @@ class UserTransport(ABC):
     async def _connect(self, connection: Any, timeout: float) -> None:
         """Connect it, however long it likes to take. Raises an error of redis-py, ``OSError`` or ``Connecting``."""
 
-    @abstractmethod
-    def caller(self) -> object:
-        """See :meth:`Transport.caller`."""
-
-    @abstractmethod
-    def dial(self, work: Any) -> Any:
-        """See :meth:`Dialler.dial`."""
-
     async def query_sentinel(self, settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
         """Never called: the user's connections ask who leads when they connect."""
         raise AssertionError("a connection of the user's class finds its master by itself")
-
-    async def room(self, timeout: float) -> bool:
-        """Say that there is."""
-        return True
-
-    def close(self) -> None:  # noqa: B027  # The pool of ours closes what is idle; the rest is in use.
-        """Do nothing."""
-
-    def abandon(self) -> None:  # noqa: B027  # Only threads have something to do.
-        """Do nothing."""
 
 
 def place_of(connection: Any) -> Any:
