@@ -230,7 +230,7 @@ class HandleOwner(Caller):
         return self.name
 
     def alone(self, call: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        """Make a call in its name, which is the only one: whoever has the object sees to that."""
+        """Make a call in its name, which is the only one: the object's user sees to that."""
         return call
 
     def check_open(self) -> None:
