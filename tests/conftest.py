@@ -45,7 +45,8 @@ def no_later_losses() -> Iterator[None]:
     """Forget what the clients that this test has closed would lose later: others may look at the log then."""
     yield
     if (module := sys.modules.get("pyredisson._threads.background")) is not None:
-        module.late_calls.clear()
+        with module.late_calls._changed:
+            module.late_calls._calls.clear()
 
 
 @pytest.hookimpl(wrapper=True)
