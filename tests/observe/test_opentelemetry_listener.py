@@ -83,7 +83,7 @@ def test_threads_have_their_own_parents(telemetry, valkey, unique_name):
     assert len(telemetry.spans("lock.hold")) == 2
 
 
-def test_tasks_have_their_own_parents(telemetry, valkey, unique_name):
+async def test_tasks_have_their_own_parents(telemetry, valkey, unique_name):
     config = Config(listeners=(telemetry.listener(),))
 
     async def caller(client, letter):
@@ -91,11 +91,8 @@ def test_tasks_have_their_own_parents(telemetry, valkey, unique_name):
             async with client.get_lock(f"{unique_name}-{letter}"):
                 await asyncio.sleep(0)
 
-    async def main():
-        async with pyredisson.asyncio.Redisson.from_url(f"redis://127.0.0.1:{valkey.port}", config=config) as client:
-            await asyncio.gather(*(caller(client, letter) for letter in "ab"))
-
-    asyncio.run(main())
+    async with pyredisson.asyncio.Redisson.from_url(f"redis://127.0.0.1:{valkey.port}", config=config) as client:
+        await asyncio.gather(*(caller(client, letter) for letter in "ab"))
     callers = {span.context.span_id: span.name[-1] for each in "ab" for span in telemetry.spans(f"caller-{each}")}
     holds = telemetry.spans("lock.hold")
     assert len(holds) == 2

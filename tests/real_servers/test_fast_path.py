@@ -344,18 +344,15 @@ def test_threads(kind, valkey, direct, unique_name, volume, noted, monkeypatch):
 
 @pytest.mark.volume
 @pytest.mark.parametrize("kind", KINDS)
-def test_tasks(kind, valkey, direct, unique_name, volume, noted, monkeypatch):
-    async def histories():
-        async with (
-            pyredisson.asyncio.Redisson.from_url(valkey.url, config=CONFIG) as fast,
-            pyredisson.asyncio.Redisson.from_url(valkey.url, config=CONFIG) as general,
-        ):
-            for seed in range(volume(40 if kind == "lock" else 12, full=2000)):
-                twins = Twins(valkey, direct, f"{unique_name}-{seed}", (fast, general), kind)
-                with in_tasks(twins.faults, monkeypatch):
-                    await compare(twins, seed, awaited)
-
-    asyncio.run(histories())
+async def test_tasks(kind, valkey, direct, unique_name, volume, noted, monkeypatch):
+    async with (
+        pyredisson.asyncio.Redisson.from_url(valkey.url, config=CONFIG) as fast,
+        pyredisson.asyncio.Redisson.from_url(valkey.url, config=CONFIG) as general,
+    ):
+        for seed in range(volume(40 if kind == "lock" else 12, full=2000)):
+            twins = Twins(valkey, direct, f"{unique_name}-{seed}", (fast, general), kind)
+            with in_tasks(twins.faults, monkeypatch):
+                await compare(twins, seed, awaited)
     assert sum(noted) > len(noted) / 10, "the fast path was hardly taken"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import sqlite3
 import threading
@@ -284,24 +283,21 @@ def test_a_hash_refuses_a_late_write(data, holders, unique_name):
     data.delete(unique_name)
 
 
-def test_the_same_under_asyncio(server, holders, unique_name):
-    async def main():
-        async with redis.asyncio.Redis(host=HOST, port=server.port) as client:
-            guard = AsyncGuard(client)
-            await guard.set(unique_name, "1", token=holders.current)
-            await guard.hset(unique_name + "h", {"a": 1}, token=holders.current)
-            await guard.advance(unique_name + "r", token=holders.current)
-            for late in (
-                guard.set(unique_name, "2", token=holders.paused),
-                guard.hset(unique_name + "h", {"a": 2}, token=holders.paused),
-                guard.advance(unique_name + "r", token=holders.paused),
-            ):
-                with pytest.raises(StaleTokenError):
-                    await late
-            assert await client.get(unique_name) == b"1"
-            await client.delete(unique_name, unique_name + "h")
-
-    asyncio.run(main())
+async def test_the_same_under_asyncio(server, holders, unique_name):
+    async with redis.asyncio.Redis(host=HOST, port=server.port) as client:
+        guard = AsyncGuard(client)
+        await guard.set(unique_name, "1", token=holders.current)
+        await guard.hset(unique_name + "h", {"a": 1}, token=holders.current)
+        await guard.advance(unique_name + "r", token=holders.current)
+        for late in (
+            guard.set(unique_name, "2", token=holders.paused),
+            guard.hset(unique_name + "h", {"a": 2}, token=holders.paused),
+            guard.advance(unique_name + "r", token=holders.paused),
+        ):
+            with pytest.raises(StaleTokenError):
+                await late
+        assert await client.get(unique_name) == b"1"
+        await client.delete(unique_name, unique_name + "h")
 
 
 # ---- HTTP ------------------------------------------------------------------------------------------------------------
