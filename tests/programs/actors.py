@@ -186,7 +186,7 @@ class TaskActors:
                     results.append(error)
                     task = asyncio.current_task()
                     if isinstance(error, asyncio.CancelledError) and hasattr(task, "uncancel"):
-                        task.uncancel()  # type: ignore[union-attr]
+                        task.uncancel()
             with suppress(asyncio.InvalidStateError):
                 future.set_result(results)
             del order, calls, results

@@ -100,7 +100,7 @@ class Entered:
             self.lease = next(self._block) if self._sync else await self._block.__anext__()
         elif self._face == "stack":
             stack = contextlib.ExitStack() if self._sync else contextlib.AsyncExitStack()
-            enter = stack.enter_context if self._sync else stack.enter_async_context  # type: ignore[attr-defined]
+            enter = stack.enter_context if self._sync else stack.enter_async_context
             self.lease = await settled(enter(self._block))
             self._block = stack
         else:

@@ -33,7 +33,7 @@ class Deaf(redis.asyncio.Connection):
     async def connect(self) -> None:
         with suppress(asyncio.CancelledError):
             await asyncio.sleep(3600)
-        await super().connect()  # type: ignore[no-untyped-call]
+        await super().connect()
 
 
 class Special(redis.asyncio.Connection):

@@ -213,7 +213,7 @@ def test_sqlalchemy(database, holders, orm):
 
     engine = sqlalchemy.create_engine(database.url)
     target = Account if orm else Account.__table__
-    columns = Account if orm else Account.__table__.c  # type: ignore[attr-defined]
+    columns = Account if orm else Account.__table__.c
 
     def begin():
         return Session(engine) if orm else engine.connect()
@@ -236,7 +236,7 @@ def test_sqlalchemy(database, holders, orm):
         with pytest.raises(ValueError, match="2 rows"):
             guard.update(connection, everybody, columns.fence, token=holders.current)
         with pytest.raises(TypeError):
-            guard.fenced(set_balance(1), columns.fence, token=None)  # type: ignore[arg-type]
+            guard.fenced(set_balance(1), columns.fence, token=None)
         connection.rollback()
     engine.dispose()
     assert account(database) == (80, holders.current)

@@ -35,7 +35,7 @@ def found(world: ClockWorld, client: Any, method: str, *arguments: str) -> list[
         them = getattr(client, method)(*arguments)
         return list(them) if world.runtime == "threads" else collect(them)
 
-    return world.actor().do(ask)  # type: ignore[no-any-return]
+    return world.actor().do(ask)
 
 
 def test_what_is_stored_under_a_name(world, own):
@@ -48,7 +48,7 @@ def test_what_is_stored_under_a_name(world, own):
     waiting = waiter.start(client.get_fair_lock("orders").lock)
 
     def seen():
-        return world.actor().do(client.inspect, "orders")  # type: ignore[no-any-return]
+        return world.actor().do(client.inspect, "orders")
 
     view = until(lambda: seen() if seen().waiters and seen().holders[0].since else None)
 

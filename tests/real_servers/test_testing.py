@@ -63,7 +63,7 @@ def test_a_free_lock_cannot_be_taken_away(redisson, async_redisson, lock_name):
 
 def test_what_has_no_owner_cannot_be_taken_away(redisson, lock_name):
     with pytest.raises(TypeError, match="not Semaphore"):
-        take_away(redisson.get_semaphore(lock_name))  # type: ignore[call-overload]
+        take_away(redisson.get_semaphore(lock_name))
 
 
 # ---- lose_next_reply -------------------------------------------------------------------------------------------------

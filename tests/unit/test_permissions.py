@@ -168,7 +168,7 @@ def test_a_user_who_may_not_use_wait_queues_waits_and_notifies_others(kind, serv
                     with mine.hold():
                         waiting = pool.submit(hold_once, theirs)
                         subscriptions, channel = theirs._core.client.subscriptions, theirs._core.names.channel
-                        until(lambda which=subscriptions, on=channel: which.waiting(on) == 1)  # type: ignore[misc]
+                        until(lambda which=subscriptions, on=channel: which.waiting(on) == 1)
                     waiting.result(5)  # Without a notification it would check after ten.
     assert [event.setting for event in told if isinstance(event, ServerUnsafe)].count("acl") == 1
 
@@ -216,7 +216,7 @@ async def release_to_waiters(holder: Any, others: list[Any], administrator: redi
     async with held(holder, name).hold():
         for number, other in enumerate(others, 1):
             tasks.append(asyncio.create_task(hold_once_in_a_task(waited_for(other, name))))
-            await soon(lambda number=number: administrator.zcard(queue) == number + min(number, 2))  # type: ignore[misc]
+            await soon(lambda number=number: administrator.zcard(queue) == number + min(number, 2))
         for first in tasks[:2]:
             first.cancel()
             await asyncio.wait([first])
