@@ -10,10 +10,6 @@ from subprocess import run
 from typing import Any
 
 import pytest
-import redis
-import redis.asyncio
-import redis.asyncio.sentinel
-import redis.sentinel
 
 from pyredisson import Config, LockTimeoutError, Redisson
 from pyredisson.inspection import LockView, as_json
@@ -141,7 +137,7 @@ def test_who_waits_for_what_no_one_holds(world, own):
 
 @pytest.mark.parametrize("made", ["cluster", "sentinels", "user's client", "user's sentinels", "user's cluster"])
 def test_wherever_the_client_leads(world, cluster, fresh_server, unique_name, made):
-    module = redis if world.runtime == "threads" else redis.asyncio
+    module = world.redis_py
     if "cluster" in made:
         host, port = cluster.url.rpartition("://")[2].split(",")[0].split(":")
         client = (
