@@ -10,10 +10,6 @@ from subprocess import run
 from typing import Any
 
 import pytest
-import redis
-import redis.asyncio
-import redis.asyncio.sentinel
-import redis.sentinel
 
 from pyredisson import Config, LockTimeoutError, Redisson
 from pyredisson.inspection import LockView, as_json
@@ -35,7 +31,7 @@ def found(world: ClockWorld, client: Any, method: str, *arguments: str) -> list[
         them = getattr(client, method)(*arguments)
         return list(them) if world.runtime == "threads" else collect(them)
 
-    return world.actor().do(ask)  # type: ignore[no-any-return]
+    return world.actor().do(ask)
 
 
 def test_what_is_stored_under_a_name(world, own):
@@ -48,7 +44,7 @@ def test_what_is_stored_under_a_name(world, own):
     waiting = waiter.start(client.get_fair_lock("orders").lock)
 
     def seen():
-        return world.actor().do(client.inspect, "orders")  # type: ignore[no-any-return]
+        return world.actor().do(client.inspect, "orders")
 
     view = until(lambda: seen() if seen().waiters and seen().holders[0].since else None)
 
@@ -186,7 +182,7 @@ def test_who_waits_for_what_no_one_holds(world, own):
 
 @pytest.mark.parametrize("made", ["cluster", "sentinels", "user's client", "user's sentinels", "user's cluster"])
 def test_wherever_the_client_leads(world, cluster, fresh_server, unique_name, made):
-    module = redis if world.runtime == "threads" else redis.asyncio
+    module = world.redis_py
     if "cluster" in made:
         host, port = cluster.url.rpartition("://")[2].split(",")[0].split(":")
         client = (

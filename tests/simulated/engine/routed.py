@@ -50,7 +50,7 @@ class SimulatedMutex:
             if left <= 0:
                 return False
             pause = self._process.world.pause_of(self._process, left)
-            self._taken.then(lambda pause=pause: pause.settle(True))  # type: ignore[misc]
+            self._taken.then(lambda pause=pause: pause.settle(True))
             await pause
         self._taken = Promise()
         return True
