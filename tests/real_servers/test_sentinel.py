@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+import redis
 import redis.exceptions as rx
 
 import pyredisson
