@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import inspect
 import sys
 import uuid
 from collections.abc import Callable, Generator, Iterator
@@ -40,12 +42,22 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if is_test and not may_have_tests(collection_path, config.getoption("--part")) else None
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine function in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}))
+    return True
+
+
 @pytest.fixture(autouse=True)
 def no_later_losses() -> Iterator[None]:
     """Forget what the clients that this test has closed would lose later: others may look at the log then."""
     yield
     if (module := sys.modules.get("pyredisson._threads.background")) is not None:
-        module.late_calls.clear()
+        with module.late_calls._changed:
+            module.late_calls._calls.clear()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -66,13 +66,15 @@ OnAnswer: TypeAlias = Callable[[str, "str | None"], object]
 """Called when a server has answered, with its address in a cluster (else empty), or the name of a lock that it has."""
 
 
+def info_fields(info: bytes) -> dict[str, str]:
+    """Return the fields of the reply to ``INFO``."""
+    lines = (line.partition(":") for line in info.decode(errors="replace").splitlines())
+    return {name: value.strip() for name, colon, value in lines if colon and not name.startswith("#")}
+
+
 def read_info(info: bytes, now: float) -> ServerFacts:
     """Read the reply to ``INFO``, received at ``now`` (monotonic seconds). What is missing in it is not known."""
-    data: dict[str, str] = {}
-    for line in info.decode(errors="replace").splitlines():
-        name, colon, value = line.partition(":")
-        if colon and not name.startswith("#"):
-            data[name] = value.strip()
+    data = info_fields(info)
     aof = data.get("aof_enabled")
     return ServerFacts(
         run_id=data.get("run_id", ""),

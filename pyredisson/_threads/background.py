@@ -158,30 +158,59 @@ class ThreadTicket:
 
 # ---- late calls ------------------------------------------------------------------------------------------------------
 # Calls that are made at a later time, for clients that were closed: their own threads have ended.
+#
+# One thread of the process makes them all. It begins with the first one that is wanted, and ends after the last.
 
 
-#: Those that are still to be made.
-late_calls: set[Flag] = set()
+#: The longest sleep, since the clock of a wait may stand still while the machine sleeps.
+SLICE = 1.0
 
 
-def call_late(seconds: float, call: Callable[[], object]) -> Callable[[], None]:
-    """Make a call after that time, in a thread of its own. Returns what cancels it."""
-    cancelled = Flag()
-    late_calls.add(cancelled)
+class LateCalls:
+    """The calls that are to be made."""
 
-    def wait_and_call() -> None:
-        cancelled.wait(seconds)
-        if cancelled in late_calls:
-            late_calls.discard(cancelled)
+    def __init__(self) -> None:
+        self._changed = threading.Condition()  # Reentrant: a signal handler may close a client in the middle.
+        self._calls: dict[object, tuple[float, Callable[[], object]]] = {}
+        self._runs = False
+
+    def add(self, at: float, call: Callable[[], object]) -> Callable[[], None]:
+        """Make a call at that time. Returns what cancels it."""
+        key = object()
+        with self._changed:
+            self._calls[key] = at, call
+            if self._runs:
+                self._changed.notify()
+            else:
+                with contextlib.suppress(RuntimeError):  # CPython 3.12.1 begins no thread at its exit.
+                    BackgroundThread(self._run, "losses of closed clients").start()
+                    self._runs = True
+
+        def cancel() -> None:
+            with self._changed:
+                self._calls.pop(key, None)
+                self._changed.notify()
+
+        return cancel
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if not self._calls:
+                    self._runs = False
+                    return
+                key, (at, call) = min(self._calls.items(), key=lambda each: each[1][0])
+                if (left := at - monotonic()) > 0:
+                    self._changed.wait(min(left, SLICE))
+                    continue
+                del self._calls[key]
             call()
 
-    def cancel() -> None:
-        late_calls.discard(cancelled)
-        cancelled.set()
 
-    with contextlib.suppress(RuntimeError):  # CPython 3.12.1 begins no thread at its exit.
-        BackgroundThread(wait_and_call, "losses of closed clients").start()
-    return cancel
+late_calls: LateCalls = LateCalls()
 
 
-on_fork(late_calls.clear)  # The child holds nothing of its parent's.
+@on_fork
+def _forget() -> None:
+    """This is the child of a fork: it holds nothing of its parent's."""
+    late_calls.__init__()  # type: ignore[misc]

@@ -20,7 +20,7 @@ from pyredisson._shared import process
 from pyredisson._shared.owners import TaskOwner, ThreadOwner, current_owner
 from pyredisson._shared.process import check_patched, is_patched, monotonic
 from pyredisson._shared.runtime import BaseRuntime, Callbacks, StepLoop, subscriber_for
-from pyredisson._threads.background import BackgroundThread, ThreadTicket, call_late, end_inherited_thread, inside
+from pyredisson._threads.background import BackgroundThread, ThreadTicket, end_inherited_thread, inside, late_calls
 from pyredisson._threads.sockets import eval_idle, fan_out
 from pyredisson.errors import ClientClosedError
 from pyredisson.lease import Lease
@@ -287,7 +287,7 @@ class ThreadsRuntime(BaseRuntime):
         self._disconnect()
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> Callable[[], object]:
-        return call_late(seconds, call)
+        return late_calls.add(self.now() + seconds, call)
 
     def _reconnect(self) -> None:
         self._use(self._make_link())

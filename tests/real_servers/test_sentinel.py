@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 import redis
-import redis.asyncio
-import redis.asyncio.sentinel
 import redis.exceptions as rx
-import redis.sentinel
 
 import pyredisson
 import pyredisson.asyncio
@@ -249,8 +246,7 @@ def test_a_waiter_hears_of_a_release_at_the_new_master(world, watched, unique_na
 def test_a_subscriber_of_a_users_client_follows(world, watched, unique_name):
     """As soon as their client has found the new master for a request."""
     addresses = [(HOST, each.port) for each in watched.sentinels]
-    kinds = {"threads": redis.sentinel.Sentinel, "asyncio": redis.asyncio.sentinel.Sentinel}
-    theirs = kinds[world.runtime](addresses)
+    theirs = world.redis_py.sentinel.Sentinel(addresses)
     master = theirs.master_for(SERVICE, socket_timeout=2.0)
     patient = {"max_wait_without_check": 300.0, "ping_interval": 300.0, "ping_timeout": 300.0, "timeout": 10.0}
     config = pyredisson.Config(lock_watchdog_timeout=300.0, check_lock_synced_slaves=False, **patient)

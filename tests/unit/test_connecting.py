@@ -52,12 +52,12 @@ def test_known_settings_are_accepted(api, url):
 
 def test_a_client_of_the_other_form_is_led_there():
     with pytest.raises(TypeError, match=r"not redis\.asyncio.*; pyredisson\.asyncio\.Redisson"):
-        pyredisson.Redisson(redis.asyncio.Redis())  # type: ignore[arg-type]
+        pyredisson.Redisson(redis.asyncio.Redis())
     with pytest.raises(TypeError, match=r"not redis\.client.*; pyredisson\.Redisson"):
-        pyredisson.asyncio.Redisson(redis.Redis())  # type: ignore[arg-type]
+        pyredisson.asyncio.Redisson(redis.Redis())
     for wrong in ("redis://h", 5, object()):
         with pytest.raises(TypeError, match="from_url"):
-            pyredisson.Redisson(wrong)  # type: ignore[arg-type]
+            pyredisson.Redisson(wrong)
 
 
 @both
@@ -163,7 +163,7 @@ def test_a_client_with_unknowable_settings_is_refused():
     valkey = pytest.importorskip("valkey")
     asyncio_valkey = pytest.importorskip("valkey.asyncio")
 
-    class Tunnel(valkey.Connection):  # type: ignore[misc,name-defined]
+    class Tunnel(valkey.Connection):
         pass
 
     with pytest.raises(TypeError, match="from_url"):

@@ -326,7 +326,7 @@ def test_what_modules_take_from_each_other_is_offered():
 
 @pytest.mark.parametrize("package", [pyredisson, pyredisson.asyncio], ids=lambda package: package.__name__)
 def test_a_package_exports_every_public_name(package):
-    names = package.__all__  # type: ignore[attr-defined]
+    names = package.__all__
     assert names == sorted(names)
     submodules = {path.stem for path in PACKAGE.iterdir()} | {path.stem for path in (PACKAGE / "_asyncio").iterdir()}
     assert all(hasattr(package, name) for name in names)  # Each is loaded when it is first used.

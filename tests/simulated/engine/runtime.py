@@ -140,7 +140,7 @@ class Seam:
     def prepare_numbered(
         self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]
     ) -> NumberedRequest:
-        return numbered(self.prepare, script, keys, args)  # type: ignore[attr-defined]
+        return numbered(self.prepare, script, keys, args)
 
     def now(self) -> float:
         return self.process.now()
@@ -427,7 +427,7 @@ class SimulatedRuntime(Seam):
             raise answer
         if isinstance(answer, Exception):
             raise failure_of(answer)
-        return answer  # type: ignore[no-any-return]
+        return answer
 
     # ---- messages ------------------------------------------------------------------------------------------------
 
