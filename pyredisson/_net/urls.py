@@ -6,7 +6,7 @@ import inspect
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
@@ -26,7 +26,8 @@ from pyredisson._shared.process import monotonic
 from pyredisson.config import Config
 
 if TYPE_CHECKING:
-    from pyredisson._net.cluster import ClusterLink, TimedMutex
+    from pyredisson._core.runtime import Ticket
+    from pyredisson._net.cluster import ClusterLink
 
 DEFAULT_URL = "redis://localhost:6379"
 
@@ -437,15 +438,13 @@ class Form(NamedTuple):
         api: ``redis`` or ``redis.asyncio``.
         own: Makes connections of a connection class of redis-py and its settings.
         as_pool: Makes connections as a pool of the user's does, whose connection class is another one.
-        mutex: Makes a mutex that is waited for within a timeout.
-        sleep: Sleeps for a number of seconds.
+        ticket: Makes what a caller sleeps on.
     """
 
     api: ModuleType
     own: Callable[[type[Any], dict[str, Any]], Transport]
     as_pool: Callable[[Any], Transport]
-    mutex: Callable[[], TimedMutex]
-    sleep: Callable[[float], Awaitable[None]]
+    ticket: Callable[[], Ticket]
 
 
 class Target(NamedTuple):
@@ -495,7 +494,7 @@ def _link_to_cluster(cluster: Cluster, config: Config, form: Form) -> ClusterLin
     def link_to_node(address: Address) -> ServerLink:
         return ServerLink(form.own(cluster.connection_class, cluster.settings_of(address)), config.connect_timeout)
 
-    return ClusterLink(cluster, config.sharded_subscription_mode, link_to_node, form.mutex, form.sleep)
+    return ClusterLink(cluster, config.sharded_subscription_mode, link_to_node, form.ticket)
 
 
 # ---- valkey client ---------------------------------------------------------------------------------------------------
