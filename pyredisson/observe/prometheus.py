@@ -32,11 +32,8 @@ from pyredisson.observe import _metrics
 from pyredisson.observe._metrics import BUCKETS, MAX_LABELS, Entries, Label, PerLabel
 
 with Extra("prometheus"):
-    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, Metric
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-
-if TYPE_CHECKING:
-    from prometheus_client.metrics_core import Metric
 
 __all__ = ["BUCKETS", "PrometheusListener"]
 
