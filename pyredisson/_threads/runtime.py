@@ -8,7 +8,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyredisson._net.subscriber import Subscriber
     from pyredisson._net.urls import Link, Target
     from pyredisson.config import Config
+    from pyredisson.inspection import Inspector, LockView
 
 T = TypeVar("T")
 
@@ -236,6 +237,18 @@ class ThreadsRuntime(BaseRuntime):
         # Under threads there is nothing to shield from but another Ctrl-C, and that one is meant.
         return await work
 
+    @staticmethod
+    async def inspect(inspector: Inspector, read: Callable[[Inspector], T]) -> T:
+        """Read something, and close the inspector."""
+        with inspector:
+            return read(inspector)
+
+    @staticmethod
+    def found(inspector: Inspector, find: Callable[[Inspector], Iterator[LockView]]) -> Iterator[LockView]:
+        """Yield what is found, and close the inspector."""
+        with inspector:
+            yield from find(inspector)
+
     # ---- the end -------------------------------------------------------------------------------------------------
 
     def end(self, core: ClientCore, stop_server: Callable[[], None] | None) -> None:
@@ -244,7 +257,7 @@ class ThreadsRuntime(BaseRuntime):
 
         def end() -> None:
             core.close(collected=True)
-            self.close()
+            self._stop()
             if stop_server is not None:
                 stop_server()
 
@@ -274,8 +287,13 @@ class ThreadsRuntime(BaseRuntime):
         core.begin()
         self.attach(core)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """End the threads and connections that were made here."""
+        self._stop()
+
+    def _stop(self) -> None:
+        if self.closed:
+            return
         over = monotonic() + PATIENCE
         if self._subscriber is not None:
             self._subscriber.close()

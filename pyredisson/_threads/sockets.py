@@ -27,7 +27,7 @@ from pyredisson._core.failures import Connecting, Failure, NotSent, Unanswered
 from pyredisson._core.runtime import Reply, Request, ServerRequest, run
 from pyredisson._net.link import CONNECTING, FRESH, KEEP_IDLE, Pool, ServerLink, Stream, Transport
 from pyredisson._net.urls import REFUSED, Form, Link, UserTransport, UserWire, no_reply, own_settings, place_of
-from pyredisson._net.wire import Address, Connect, Dial, Introduce, as_reply, is_push, new_reader, not_opened
+from pyredisson._net.wire import Address, Dial, as_reply, is_push, new_reader, not_opened
 from pyredisson._shared.process import monotonic
 from pyredisson._threads.background import BackgroundThread, Flag, end_inherited_thread
 
@@ -644,22 +644,16 @@ async def fan_out(requests: Iterable[RequestT]) -> list[RequestT]:
 NO_CONNECTION: Final = NotSent(ConnectionError("no idle connection"))
 
 
-class SocketTransport:
+class SocketTransport(Transport):
     """Sockets of our own, made from the settings of a client. As many as requests are in flight at once."""
-
-    direct = True
-    now: staticmethod[[], float] = staticmethod(monotonic)
-    caller: staticmethod[[], object] = staticmethod(threading.get_ident)
 
     def __init__(self, connection_class: type[Any], settings: dict[str, Any]) -> None:
         self._class = connection_class
         self._settings = settings
         self._sockets = Sockets()
-        self.watchdog: object = None
 
-    def pools(self, connect: Connect, introduce: Introduce, connect_timeout: float) -> tuple[Pool, Pool]:
-        pool = Pool(self, connect, connect_timeout)
-        return pool, pool
+    def caller(self) -> object:
+        return threading.get_ident()
 
     async def open(self, address: Address | None, timeout: float) -> Connection:
         return Connection(self._sockets, self._open(address, timeout), monotonic(), address)
@@ -679,12 +673,6 @@ class SocketTransport:
     def dial(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Dial:
         return ThreadDial(work)
 
-    async def room(self, timeout: float) -> bool:
-        return True
-
-    def close(self) -> None:
-        pass  # The pool closes what is idle; the rest is in use.
-
     def abandon(self) -> None:
         self._sockets.abandon()
 
@@ -702,16 +690,8 @@ class ThreadMutex:
         self._lock.release()
 
 
-def _as_the_pool_does(pool: Any) -> Transport:
-
-    return ThreadUserTransport(pool)
-
-
 async def _sleep(seconds: float) -> None:
     time.sleep(seconds)
-
-
-FORM = Form(redis, SocketTransport, _as_the_pool_does, ThreadMutex, _sleep)
 
 
 def exchange_idle(client: ClientCore, data: bytes, timeout: float) -> Any:
@@ -840,3 +820,6 @@ class ThreadUserStream:
     def close(self) -> None:
         with contextlib.suppress(Exception):
             self._connection.disconnect()
+
+
+FORM = Form(redis, SocketTransport, ThreadUserTransport, ThreadMutex, _sleep)

@@ -89,7 +89,7 @@ class Server:
     @property
     def url(self) -> str:
         """Its URL, password masked."""
-        return urls.url_of(self.settings, tls=self.tls) or self.node
+        return urls.url_of_endpoint(self.endpoint) or self.node
 
     def ask(self, *command: Any) -> Any:
         """Return the answer to one question.

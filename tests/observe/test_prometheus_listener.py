@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_labels_are_remembered_for_a_limited_number_of_names(prometheus):
     asked = []
-    listener = prometheus.listener(label=lambda name: asked.append(name) or "all")  # type: ignore[func-returns-value]
+    listener = prometheus.listener(label=lambda name: asked.append(name) or "all")
     for _ in range(10):
         listener(acquired("orders"))
     assert asked == ["orders"]
@@ -105,7 +105,7 @@ def test_one_registry_has_one_listener(prometheus):
 )
 def test_wrong_arguments_are_refused(prometheus, arguments, error):
     with pytest.raises(error):
-        prometheus.listener(**arguments)  # type: ignore[arg-type]
+        prometheus.listener(**arguments)
 
 
 @sync_and_async

@@ -123,7 +123,7 @@ def test_a_handle_made_by_hand_names_the_public_class():
 
 def test_the_pattern_of_a_search_is_a_text():
     with pyredisson.Redisson.from_url("redis://127.0.0.1:1") as client, pytest.raises(TypeError, match="must be a str"):
-        next(client.find_locks(5))  # type: ignore[arg-type]
+        next(client.find_locks(5))
 
 
 def test_the_port_of_the_web_page():

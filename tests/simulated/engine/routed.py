@@ -10,15 +10,15 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
-from redis import Connection
+import redis
 
 from pyredisson._core.client import ClientCore
 from pyredisson._core.failures import Failure
 from pyredisson._core.runtime import Background, Reply, Request
 from pyredisson._net.cluster import ClusterLink
 from pyredisson._net.link import ServerLink
-from pyredisson._net.topology import Cluster, Sentinels, prepare_call, slot_of
-from pyredisson._net.urls import masked, parse_sentinel_url
+from pyredisson._net.topology import Cluster, prepare_call, slot_of
+from pyredisson._net.urls import Endpoint, client_at, url_of_endpoint
 from pyredisson._net.wire import Address, prepare
 from pyredisson._shared.runtime import subscriber_for
 from pyredisson.config import Config
@@ -50,7 +50,7 @@ class SimulatedMutex:
             if left <= 0:
                 return False
             pause = self._process.world.pause_of(self._process, left)
-            self._taken.then(lambda pause=pause: pause.settle(True))  # type: ignore[misc]
+            self._taken.then(lambda pause=pause: pause.settle(True))
             await pause
         self._taken = Promise()
         return True
@@ -180,7 +180,7 @@ def cluster_client(process: Process, cluster: SimulatedCluster, *, config: Confi
         await process.world.pause_of(process, seconds)
 
     link = ClusterLink(
-        Cluster(cluster.seeds, Connection, {}, None),
+        Cluster(cluster.seeds, redis.Connection, {}, None),
         config.sharded_subscription_mode,
         link_to_node,
         lambda: SimulatedMutex(process),
@@ -194,8 +194,7 @@ def sentinel_client(process: Process, network: Network, url: str, *, config: Con
     """A client of the master that sentinels know; ``url`` is as for :meth:`pyredisson.Redisson.from_url`."""
     config = config or Config()
     port = Port(process, network)
-    found = parse_sentinel_url(url)
-    assert found is not None, f"not a URL of sentinels: {url}"
-    sentinels = Sentinels(found.sentinels, found.service)
-    link = ServerLink(SimulatedTransport(port), config.connect_timeout, sentinels)
-    return RoutedClient(port, link, config, masked(found))
+    place = client_at(url, {}, redis)
+    assert isinstance(place, Endpoint), f"not a URL of sentinels: {url}"
+    link = ServerLink(SimulatedTransport(port), config.connect_timeout, place.sentinels)
+    return RoutedClient(port, link, config, url_of_endpoint(place) or "")
