@@ -385,16 +385,12 @@ class Permissions:
         lower, name = text.lower(), command[0].lower()
         if "unknown" in lower or "not found" in lower:
             self.missing.append(name)
-        elif not _is_denial(lower):
+        elif not any(word in lower for word in ("permission", "can't", "acl failure", "noperm")):
             pass  # It would run, or fails for another reason.
         elif "run th" in lower:
             self.denied.append(name)
         else:
             (self.channels if "channel" in lower else self.keys).append(command[1])
-
-
-def _is_denial(text: str) -> bool:
-    return any(word in text for word in ("permission", "can't", "acl failure", "noperm"))
 
 
 def probe_permissions(server: Server, name: str) -> Permissions:
