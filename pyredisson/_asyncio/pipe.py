@@ -439,28 +439,6 @@ class PipeTransport(Transport):
             pipe.abandon()
 
 
-class TaskMutex:
-    """See :class:`pyredisson._net.cluster.TimedMutex`."""
-
-    def __init__(self) -> None:
-        self._taken: asyncio.Future[None] | None = None
-
-    async def enter(self, seconds: float) -> bool:
-        over = monotonic() + seconds
-        while self._taken is not None:
-            left = over - monotonic()
-            if left <= 0:
-                return False
-            await asyncio.wait({self._taken}, timeout=left)
-        self._taken = asyncio.get_running_loop().create_future()
-        return True
-
-    def leave(self) -> None:
-        taken, self._taken = self._taken, None
-        if taken is not None:
-            taken.set_result(None)
-
-
 # ---- user class ------------------------------------------------------------------------------------------------------
 # Connections of a class that is the user's, for an event loop; see :mod:`pyredisson._net.urls`.
 
@@ -560,8 +538,6 @@ class AsyncUserStream(StreamReplies):
                 task.cancel()
         _disconnect(self._connection)
 
-
-FORM = Form(redis.asyncio, PipeTransport, AsyncUserTransport, TaskMutex, asyncio.sleep)
 
 # ---- tasks -----------------------------------------------------------------------------------------------------------
 # Await in a task of its own what may swallow a cancellation, or must not be cancelled in the middle.
@@ -674,3 +650,6 @@ def spawn(work: Coroutine[Any, Any, Any]) -> None:
         work.close()
         return  # No loop runs any more: the connection goes with it.
     _leave(task)
+
+
+FORM = Form(redis.asyncio, PipeTransport, AsyncUserTransport, TaskTicket)

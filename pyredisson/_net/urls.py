@@ -6,7 +6,7 @@ import inspect
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
@@ -26,7 +26,8 @@ from pyredisson._shared.process import monotonic
 from pyredisson.config import Config
 
 if TYPE_CHECKING:
-    from pyredisson._net.cluster import ClusterLink, TimedMutex
+    from pyredisson._core.runtime import Ticket
+    from pyredisson._net.cluster import ClusterLink
 
 DEFAULT_URL = "redis://localhost:6379"
 
@@ -437,15 +438,13 @@ class Form(NamedTuple):
         api: ``redis`` or ``redis.asyncio``.
         own: Makes connections of a connection class of redis-py and its settings.
         as_pool: Makes connections as a pool of the user's does, whose connection class is another one.
-        mutex: Makes a mutex that is waited for within a timeout.
-        sleep: Sleeps for a number of seconds.
+        ticket: Makes what a caller sleeps on.
     """
 
     api: ModuleType
     own: Callable[[type[Any], dict[str, Any]], Transport]
     as_pool: Callable[[Any], Transport]
-    mutex: Callable[[], TimedMutex]
-    sleep: Callable[[float], Awaitable[None]]
+    ticket: Callable[[], Ticket]
 
 
 class Target(NamedTuple):
@@ -476,12 +475,15 @@ def target_of(client: object, config: Config, form: Form) -> Target:
         where = cluster_of(where, kind, kept_settings(settings))
     if isinstance(where, Cluster):
         return Target(where, partial(_link_to_cluster, where, config, form), app_in(where.settings), True)
-    if not isinstance(where, Endpoint):
+    if isinstance(where, Endpoint):
+        place, pool = where, None  # Redis-py's own connections, from a URL.
+    else:
         check_client(where, form.api.Redis)
-    place = where if isinstance(where, Endpoint) else _endpoint(where.connection_pool)
+        pool = where.connection_pool
+        place = _endpoint(pool)
     made: Any = place.connection_class
     ours = (form.api.Connection, form.api.UnixDomainSocketConnection, form.api.SSLConnection)
-    make = partial(form.own, made, place.settings) if made in ours else partial(form.as_pool, where.connection_pool)
+    make = partial(form.own, made, place.settings) if made in ours else partial(form.as_pool, pool)
     return Target(place, partial(_link_to_server, make, config, place.sentinels), app_in(place.settings), False)
 
 
@@ -495,7 +497,7 @@ def _link_to_cluster(cluster: Cluster, config: Config, form: Form) -> ClusterLin
     def link_to_node(address: Address) -> ServerLink:
         return ServerLink(form.own(cluster.connection_class, cluster.settings_of(address)), config.connect_timeout)
 
-    return ClusterLink(cluster, config.sharded_subscription_mode, link_to_node, form.mutex, form.sleep)
+    return ClusterLink(cluster, config.sharded_subscription_mode, link_to_node, form.ticket)
 
 
 # ---- valkey client ---------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from pyredisson._shared import process
 from pyredisson._shared.owners import TaskOwner, ThreadOwner, current_owner
 from pyredisson._shared.process import check_patched, is_patched, monotonic
 from pyredisson._shared.runtime import BaseRuntime, Callbacks, StepLoop, subscriber_for
-from pyredisson._threads.background import BackgroundThread, end_inherited_thread, inside, late_calls
+from pyredisson._threads.background import BackgroundThread, ThreadTicket, end_inherited_thread, inside, late_calls
 from pyredisson._threads.sockets import eval_idle, fan_out
 from pyredisson.errors import ClientClosedError
 from pyredisson.lease import Lease
@@ -44,25 +44,6 @@ LOOP_BLOCKED_WARNING = 1.0
 #: For how many seconds ``close()`` waits for the end of the client's threads. They may be kept by a request, or need
 #: what a call holds that a signal handler has interrupted to close the client.
 PATIENCE = 1.0
-
-
-class ThreadTicket:
-    """A lock that is taken by waiting and released by a notification: it remembers one."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    def notify(self) -> None:
-        try:
-            self._lock.release()
-        except RuntimeError:
-            pass  # It was notified already.
-
-    async def wait(self, seconds: float) -> bool:
-        return self._lock.acquire(timeout=-1 if seconds == math.inf else min(seconds, threading.TIMEOUT_MAX))
 
 
 class LoopTicket(ThreadTicket):

@@ -13,7 +13,6 @@ import select
 import socket
 import struct
 import threading
-import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -29,7 +28,7 @@ from pyredisson._net.link import CONNECTING, FRESH, KEEP_IDLE, Pool, ServerLink,
 from pyredisson._net.urls import REFUSED, Form, Link, UserTransport, UserWire, no_reply, own_settings, place_of
 from pyredisson._net.wire import Address, Dial, as_reply, is_push, new_reader, not_opened
 from pyredisson._shared.process import monotonic
-from pyredisson._threads.background import BackgroundThread, Flag, end_inherited_thread
+from pyredisson._threads.background import BackgroundThread, Flag, ThreadTicket, end_inherited_thread
 
 if TYPE_CHECKING:
     from hiredis import Reader
@@ -677,23 +676,6 @@ class SocketTransport(Transport):
         self._sockets.abandon()
 
 
-class ThreadMutex:
-    """See :class:`pyredisson._net.cluster.TimedMutex`."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    async def enter(self, seconds: float) -> bool:
-        return self._lock.acquire(timeout=max(0.0, min(seconds, threading.TIMEOUT_MAX)))
-
-    def leave(self) -> None:
-        self._lock.release()
-
-
-async def _sleep(seconds: float) -> None:
-    time.sleep(seconds)
-
-
 def exchange_idle(client: ClientCore, data: bytes, timeout: float) -> Any:
     """Send a request on an idle connection. Returns the reply, or the failure.
 
@@ -822,4 +804,4 @@ class ThreadUserStream:
             self._connection.disconnect()
 
 
-FORM = Form(redis, SocketTransport, ThreadUserTransport, ThreadMutex, _sleep)
+FORM = Form(redis, SocketTransport, ThreadUserTransport, ThreadTicket)

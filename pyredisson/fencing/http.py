@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, final
 
 from pyredisson.errors import LockError, StaleTokenError
-from pyredisson.fencing import MAX_TOKEN, check_token, stale
+from pyredisson.fencing.tokens import MAX_TOKEN, check_token, stale
 
 __all__ = ["HEADER", "Gate", "Headers", "Memory", "Seen", "Verdict", "header", "token_of"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, final
 from pyredisson._core.deadline import Seconds, whole_ms
 from pyredisson._core.names import fence_key
 from pyredisson._net.wire import script
-from pyredisson.fencing import check_token, stale
+from pyredisson.fencing.tokens import check_token, stale
 
 if TYPE_CHECKING:
     import redis

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import closing, nullcontext
 from typing import Any
 
-from pyredisson.fencing import check_token, stale
+from pyredisson.fencing.tokens import check_token, stale
 
 __all__ = ["statement", "update"]
 

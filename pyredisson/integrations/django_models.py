@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyredisson._shared.extras import Extra
-from pyredisson.fencing import check_token, stale
+from pyredisson.fencing.tokens import check_token, stale
 
 with Extra("django"):
     from django.db import models, router, transaction

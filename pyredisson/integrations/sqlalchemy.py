@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, final
 
 from pyredisson._shared.extras import Extra
-from pyredisson.fencing import check_token, stale
 from pyredisson.fencing.sqlalchemy import fenced
+from pyredisson.fencing.tokens import check_token, stale
 
 with Extra("sqlalchemy"):
     import sqlalchemy

@@ -30,7 +30,7 @@ from pyredisson.lease import AsyncLease as Lease
 from tests.simulated.engine.redis import ServerError
 from tests.simulated.engine.world import Cancelled, Node, Process, Promise, Task, World
 
-__all__ = ["AnyClient", "Seam", "SimulatedClient", "SimulatedOwner", "SimulatedRuntime"]
+__all__ = ["AnyClient", "Seam", "SimulatedClient", "SimulatedOwner", "SimulatedRuntime", "SimulatedTicket"]
 
 T = TypeVar("T")
 AnySeam = TypeVar("AnySeam", bound="Seam")
