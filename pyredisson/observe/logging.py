@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyredisson._core import events
+from pyredisson._core.hold import InMargin
 from pyredisson._core.names import PRESENCE_KEYS
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class Log:
         """Log one event."""
         match event:
             case events.Lost(reason=reason):
+                if isinstance(reason, InMargin):
+                    reason = f"{reason}; no one else can acquire it for another {max(0.0, reason.left()):.1f} s"
                 first = self._outages.is_first_loss(event.name, self._who(event))
                 level = logging.WARNING if first else logging.INFO
                 self._of(event, level, "lock %r of %s was lost: %s", reason)
