@@ -126,7 +126,7 @@ class Programs:
         self.all: list[Program] = []
 
     def start(self, *command: str, **kwargs: object) -> Program:
-        program = Program(self._directory, *command, **kwargs)  # type: ignore[arg-type]
+        program = Program(self._directory, *command, **kwargs)
         self.all.append(program)
         return program
 

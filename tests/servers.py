@@ -96,7 +96,7 @@ def _locate(build: Build) -> tuple[str | None, str | None]:
         except (OSError, subprocess.SubprocessError) as error:
             found.append(f"{path}: {error}")
             continue
-        name, version = re.search(r"^([\w-]+) server v=(\d+\.\d+)", said, re.IGNORECASE).group(1, 2)  # type: ignore[union-attr]
+        name, version = re.search(r"^([\w-]+) server v=(\d+\.\d+)", said, re.IGNORECASE).group(1, 2)
         if f"{name.lower()}-{version}" == build.id:
             return path, None
         found.append(f"{path} is {name} {version}")

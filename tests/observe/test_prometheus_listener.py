@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from pyredisson import events
-from pyredisson.observe._metrics import BUFFER, FIRST_SWEEP, NAMES
+from pyredisson.observe._metrics import FIRST_SWEEP, NAMES
+from pyredisson.observe.prometheus import BUFFER
 from tests.observe.test_listeners import acquired
 from tests.waiting import until
 from tests.worlds.environments import sync_and_async
@@ -20,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_labels_are_remembered_for_a_limited_number_of_names(prometheus):
     asked = []
-    listener = prometheus.listener(label=lambda name: asked.append(name) or "all")  # type: ignore[func-returns-value]
+    listener = prometheus.listener(label=lambda name: asked.append(name) or "all")
     for _ in range(10):
         listener(acquired("orders"))
     assert asked == ["orders"]
@@ -104,7 +105,7 @@ def test_one_registry_has_one_listener(prometheus):
 )
 def test_wrong_arguments_are_refused(prometheus, arguments, error):
     with pytest.raises(error):
-        prometheus.listener(**arguments)  # type: ignore[arg-type]
+        prometheus.listener(**arguments)
 
 
 @sync_and_async

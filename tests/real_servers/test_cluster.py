@@ -120,8 +120,8 @@ def check_messages(world: ClockWorld, cluster: RunningCluster, unique_name: str,
 def test_a_client_that_the_user_made(world, cluster, unique_name):
     """Its settings are used, it stays open, and all of it works although it was told of one node only."""
     port = cluster.masters()[0].port
-    kinds = {"threads": redis.RedisCluster, "asyncio": redis.asyncio.RedisCluster}
-    yours = kinds[world.runtime](host=HOST, port=port, client_name="yours", decode_responses=True, protocol=3)
+    settings = {"client_name": "yours", "decode_responses": True, "protocol": 3}
+    yours = world.redis_py.RedisCluster(host=HOST, port=port, **settings)
     try:
         client = world.close_at_end(world.api.Redisson(yours))
         assert client.url.startswith(f"redis+cluster://{HOST}:")

@@ -69,7 +69,7 @@ def test_the_child_uses_no_lock_of_its_parents(valkey, unique_name):
         try:
             shared = [repr(before[each]) for each in locks_behind(client).keys() & before.keys()]
             for each in before.values():
-                each.acquire(blocking=False)  # type: ignore[attr-defined]  # As a thread of the parent's might have.
+                each.acquire(blocking=False)  # As a thread of the parent's might have.
             with lock:
                 assert client.get_lock(unique_name).is_locked()
             client.close()

@@ -105,7 +105,7 @@ def held(own: Server) -> Iterator[Redisson]:
         waiter = threading.Thread(target=lambda: client.get_fair_lock("fair").try_lock(30), daemon=True)
         waiter.start()
         with Inspector(own.url) as inspector:
-            until(lambda: inspector.lock("fair").waiting)  # type: ignore[union-attr]
+            until(lambda: inspector.lock("fair").waiting)
         yield client
         client.get_fair_lock("fair").force_unlock()
         waiter.join()

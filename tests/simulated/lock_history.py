@@ -54,7 +54,7 @@ class LockHistory(HandleHistory):
     def clients_in(self, process: Process) -> list[Any]:
         client = SimulatedClient(process, config=self.plan.config, presence=self.plan.presence)
         if self.plan.outside_queue and self.world.rng.random() < self.plan.outside_queue:
-            client.runtime.counts_listeners = lambda: False  # type: ignore[method-assign]
+            client.runtime.counts_listeners = lambda: False
         return [client]
 
     def watch(self) -> LockRules | ReadWriteRules:

@@ -88,7 +88,7 @@ class PermitHistory(History):
         expected = {b"seats": b"%d" % TOTAL, b"ready": b"%d" % (self.count - self.counts)}
         now_ms = redis.now_us / 1000
         for name, total in ((b"leased", TOTAL), (b"only", 1)):
-            left = int(state.pop(name))  # type: ignore[arg-type]
+            left = int(state.pop(name))
             standing = state.pop(b"{%b}:timeout" % name, {})
             assert isinstance(standing, dict)
             endless = [permit for permit, ends in standing.items() if ends > now_ms]

@@ -105,7 +105,7 @@ class QuorumHistory(HandleHistory):
                 at = rng.uniform(0.0, self.trouble)
                 data = rng.random() < 0.3
                 world.at(at, node.crash)
-                world.at(at + rng.uniform(0.05, 2.0), lambda node=node, data=data: node.restart(data=data))  # type: ignore[misc]
+                world.at(at + rng.uniform(0.05, 2.0), lambda node=node, data=data: node.restart(data=data))
         self.cancel_some(0.3, 60)
 
     def heal(self) -> None:

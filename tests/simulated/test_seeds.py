@@ -29,7 +29,7 @@ HISTORIES: dict[str, tuple[Any, ...]] = {
 
 def trace(name: str, seed: int) -> str:
     history, *plan = HISTORIES[name]
-    return history(seed, *plan).run().world.trace  # type: ignore[no-any-return]
+    return history(seed, *plan).run().world.trace
 
 
 def test_a_seed_is_the_same_history_in_another_process():

@@ -90,7 +90,7 @@ def test_no_seed_breaks_a_rule(history, volume):
 
 def play_quietly(history: type[BarrierHistory | BoundedHistory], seed: int) -> None:
     """Play a history without faults, in which a message wakes each waiter."""
-    played = history(seed, QUIET[history])  # type: ignore[arg-type]
+    played = history(seed, QUIET[history])
     result = played.run()
     assert (result.unknown, result.errors) == (0, 0)
     assert not any(client.core.subscriptions.last_resorts for client in played.clients)

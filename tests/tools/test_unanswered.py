@@ -122,7 +122,7 @@ def test_waiters_that_may_not_be_counted_are_not_none(own, held, run):
     assert free.exit_code == 77
     assert "no client waits" not in free.output
     with Inspector(url) as inspector:
-        assert inspector.lock("orders").waiters_known is False  # type: ignore[union-attr]
+        assert inspector.lock("orders").waiters_known is False
         with pytest.raises(rx.NoPermissionError, match="pubsub"):
             inspector.wait_graph()
 
@@ -228,7 +228,7 @@ def test_a_watch_is_no_waiter(cluster, unique_name, run):
         waiter = threading.Thread(target=lambda: other.get_lock(names[0]).try_lock(60))
         waiter.start()
         until(lambda: glance_at(names, inspectors[0])[0].waiting == 1)
-        assert inspectors[0].lock(names[0]).waiting == 1  # type: ignore[union-attr]
+        assert inspectors[0].lock(names[0]).waiting == 1
         assert glance_at(names, inspectors[0])[1].waiting == 0
         client.get_lock(names[0]).unlock()
         waiter.join()

@@ -17,12 +17,11 @@ from pyredisson._core.owners import Caller
 from pyredisson._core.presence import Identity
 from pyredisson._core.replicas import ReplicaAcknowledgement
 from pyredisson._core.runtime import Background, NumberedRequest, Reply, Request, Ticket, numbered
-from pyredisson._shared.owners import AnyOwner
 from pyredisson.lease import Lease
 
 
 @dataclass
-class FakeOwner(AnyOwner):
+class FakeOwner(Caller):
     """A thread that dies when it is told to."""
 
     number: int = 1

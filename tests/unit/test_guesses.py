@@ -123,7 +123,7 @@ def test_a_handle_made_by_hand_names_the_public_class():
 
 def test_the_pattern_of_a_search_is_a_text():
     with pyredisson.Redisson.from_url("redis://127.0.0.1:1") as client, pytest.raises(TypeError, match="must be a str"):
-        next(client.find_locks(5))  # type: ignore[arg-type]
+        next(client.find_locks(5))
 
 
 def test_the_port_of_the_web_page():
@@ -154,3 +154,8 @@ def test_a_missing_extra_is_named(module):
     program = f"import sys; sys.modules[{package!r}] = None\nimport {module}"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert f'is not installed: pip install "pyredisson[{extra}]"' in done.stderr.splitlines()[-1]
+
+
+def test_the_listener_of_opentelemetry_needs_no_other_extra():
+    program = "import sys; sys.modules['prometheus_client'] = None\nimport pyredisson.observe.opentelemetry"
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)

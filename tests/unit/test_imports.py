@@ -62,7 +62,7 @@ def test_modules_for_users_can_be_reached_through_the_package():
 @pytest.mark.parametrize("module", [pyredisson, kinds, importlib.import_module("pyredisson._core.events")])
 def test_an_unknown_name_is_an_attribute_error(module):
     with pytest.raises(AttributeError, match="Unknown"):
-        _ = module.Unknown  # type: ignore[attr-defined]
+        _ = module.Unknown
 
 
 def test_the_base_of_events_belongs_to_the_public_module():

@@ -381,7 +381,7 @@ class SimulatedCluster:
     def _gossip(self) -> None:
         """Let everybody hear of what has changed, in a while."""
         for node in self.nodes:
-            self.world.after(self.world.rng.uniform(0.0, GOSSIP), lambda node=node: self._hear(node))  # type: ignore[misc]
+            self.world.after(self.world.rng.uniform(0.0, GOSSIP), lambda node=node: self._hear(node))
 
     def _hear(self, node: ClusterNode) -> None:
         if node.alone or not node.redis.up:

@@ -25,20 +25,19 @@ from pyredisson._core.subscriptions import Subscriptions
 from pyredisson._net import wire as resp
 from pyredisson._net.link import Inspect
 from pyredisson._net.wire import failure_of, reply_error
-from pyredisson._shared.owners import AnyOwner
 from pyredisson.config import Config
 from pyredisson.lease import AsyncLease as Lease
 from tests.simulated.engine.redis import ServerError
 from tests.simulated.engine.world import Cancelled, Node, Process, Promise, Task, World
 
-__all__ = ["AnyClient", "Seam", "SimulatedClient", "SimulatedOwner", "SimulatedRuntime"]
+__all__ = ["AnyClient", "Seam", "SimulatedClient", "SimulatedOwner", "SimulatedRuntime", "SimulatedTicket"]
 
 T = TypeVar("T")
 AnySeam = TypeVar("AnySeam", bound="Seam")
 RequestT = TypeVar("RequestT", bound=ServerRequest)
 
 
-class SimulatedOwner(AnyOwner):
+class SimulatedOwner(Caller):
     """An owner: as a rule a task, but a test may let several tasks ask in one name, one after another."""
 
     __slots__ = ("ended",)
@@ -141,7 +140,7 @@ class Seam:
     def prepare_numbered(
         self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]
     ) -> NumberedRequest:
-        return numbered(self.prepare, script, keys, args)  # type: ignore[attr-defined]
+        return numbered(self.prepare, script, keys, args)
 
     def now(self) -> float:
         return self.process.now()
@@ -428,7 +427,7 @@ class SimulatedRuntime(Seam):
             raise answer
         if isinstance(answer, Exception):
             raise failure_of(answer)
-        return answer  # type: ignore[no-any-return]
+        return answer
 
     # ---- messages ------------------------------------------------------------------------------------------------
 

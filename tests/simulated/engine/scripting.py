@@ -356,7 +356,7 @@ def _text(value: Any) -> bytes:
     """An argument of ``redis.call`` as the server reads it."""
     kind = type(value)
     if kind is bytes:
-        return value  # type: ignore[no-any-return]
+        return value
     if kind is int:
         if -(10**17) < value < 10**17:
             return b"%d" % value

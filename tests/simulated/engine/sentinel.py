@@ -234,7 +234,7 @@ class SimulatedSentinels:
                 node.follow(self.replication)
         self.failing = False
         for sentinel in self.sentinels:
-            self.world.after(self.world.rng.uniform(0.0, GOSSIP), lambda sentinel=sentinel: self._hear(sentinel))  # type: ignore[misc]
+            self.world.after(self.world.rng.uniform(0.0, GOSSIP), lambda sentinel=sentinel: self._hear(sentinel))
         for told in self.on_loss:
             told(losses)
 

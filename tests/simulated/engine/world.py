@@ -71,7 +71,7 @@ class Promise(Generic[T]):
         """The result, or the error raised."""
         if self._error is not None:
             raise self._error
-        return self._result  # type: ignore[return-value]
+        return self._result
 
     @property
     def error(self) -> BaseException | None:
