@@ -7,8 +7,6 @@ import gc
 import logging
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 import threading
 import traceback
@@ -20,6 +18,7 @@ import pytest
 
 import pyredisson
 import pyredisson.asyncio
+from tests.command_line import run_python
 from tests.servers import Server
 from tests.waiting import until
 
@@ -117,9 +116,8 @@ HEAD = """
 def run_program(valkey: Server, name: str, script: str) -> tuple[str, str]:
     """Run a program, which has to end well. Returns what it printed and what it logged."""
     code = textwrap.dedent(HEAD) + textwrap.dedent(script)
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, f"{valkey.url}?client_name={name}", name]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
+    flags = ("-W", "ignore::DeprecationWarning")
+    done = run_python(code, f"{valkey.url}?client_name={name}", name, flags=flags)
     assert "Traceback" not in done.stderr, done.stderr
     return done.stdout, done.stderr
 
@@ -252,12 +250,4 @@ print({module: thread for module, thread in loaders.items() if thread.startswith
 
 def test_no_thread_of_a_client_loads_modules(valkey, unique_name):
     """A fork in the middle of that would leave the child half a module, and a lock of importlib for ever."""
-    done = subprocess.run(
-        [sys.executable, "-c", LOADERS, valkey.url, unique_name],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=ROOT,
-        check=False,
-    )
-    assert done.stdout == "{}\n", done.stdout + done.stderr
+    assert run_python(LOADERS, valkey.url, unique_name).stdout == "{}\n"
