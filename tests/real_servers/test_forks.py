@@ -90,26 +90,13 @@ def test_the_child_uses_no_lock_of_its_parents(valkey, unique_name):
 
 
 HEAD = """
-    import asyncio, ctypes, faulthandler, os, signal, sys, time, traceback
+    import asyncio, functools, sys, time
     import redis, pyredisson, pyredisson.asyncio
+    from tests import children
     URL, NAME = sys.argv[1:]
     server = redis.Redis.from_url(URL)
 
-    def in_child(work):
-        sys.stdout.flush()
-        child = ctypes.PyDLL(None).fork()  # As uWSGI does, without the functions of os.register_at_fork().
-        if child == 0:
-            faulthandler.register(signal.SIGALRM, chain=True)  # Where it hangs, if it does.
-            signal.alarm(30)
-            try:
-                work()
-                sys.stdout.flush()
-            except BaseException:
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        assert status == 0, status
+    in_child = functools.partial(children.in_child, fork=children.fork_without_hooks)
 """
 
 
