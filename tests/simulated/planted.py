@@ -13,9 +13,6 @@ import pytest
 from pyredisson._lua import script_names
 from pyredisson._net.wire import script
 
-__all__ = ["Bug", "all_of", "cases_of", "check_found", "crowd_tests", "in_code", "in_script"]
-
-
 #: A bug: what plants it.
 Bug: TypeAlias = Callable[[pytest.MonkeyPatch], object]
 

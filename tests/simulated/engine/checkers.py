@@ -21,8 +21,6 @@ from pyredisson.events import Acquired, Event, Lost, Released
 from tests.simulated.engine.runtime import AnyClient
 from tests.simulated.engine.world import Node, World
 
-__all__ = ["LockRules", "QuorumRules", "ReadWriteRules", "TokenRules", "Violation", "leftovers", "tokens_of"]
-
 
 class Violation(AssertionError):
     """A rule was broken."""

@@ -28,8 +28,6 @@ from tests.simulated.engine.world import Node, Process, Promise, World
 if TYPE_CHECKING:
     from pyredisson._net.wire import Connect, Introduce
 
-__all__ = ["Host", "Network", "Port", "SimulatedStream", "SimulatedTransport", "Wire", "keys_of"]
-
 
 @lru_cache(maxsize=4096)
 def _commands(data: bytes) -> tuple[tuple[bytes, ...], ...]:

@@ -40,8 +40,6 @@ from tests.simulated.engine.keyspace import (
 )
 from tests.simulated.engine.scripting import Interpreter, Script, sha1_of
 
-__all__ = ["Entry", "OnMessage", "Reply", "ServerError", "SimulatedRedis", "Snapshot"]
-
 OnMessage: TypeAlias = Callable[[bytes, bytes, bool], int]
 """``on_message(channel, payload, sharded)``: takes a published message and says how many subscribers got it.
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from tests.simulated.engine.cluster import SimulatedCluster
     from tests.simulated.engine.network import Network
 
-__all__ = ["RoutedClient", "RoutedRuntime", "cluster_client", "sentinel_client"]
-
 
 class SimulatedMutex:
     """See :class:`pyredisson._net.cluster.TimedMutex`."""

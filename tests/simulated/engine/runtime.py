@@ -31,8 +31,6 @@ from pyredisson.lease import AsyncLease as Lease
 from tests.simulated.engine.redis import ServerError
 from tests.simulated.engine.world import Cancelled, Node, Process, Promise, Task, World
 
-__all__ = ["AnyClient", "Seam", "SimulatedClient", "SimulatedOwner", "SimulatedRuntime"]
-
 T = TypeVar("T")
 AnySeam = TypeVar("AnySeam", bound="Seam")
 RequestT = TypeVar("RequestT", bound=ServerRequest)

@@ -21,8 +21,6 @@ from typing_extensions import Self
 from tests.simulated.engine.faults import Faults
 from tests.simulated.engine.redis import SimulatedRedis
 
-__all__ = ["Cancelled", "Deadlock", "Livelock", "Node", "Process", "Promise", "Task", "World"]
-
 T = TypeVar("T")
 
 #: The wall clock of every server at virtual time 0, in seconds.
