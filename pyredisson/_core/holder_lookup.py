@@ -408,7 +408,10 @@ def read_runner(value: bytes) -> RanBy:
 
 
 def token_id(token: bytes) -> str:
-    """Return what stands for the token of a token lock where it must not be known: the beginning of its digest."""
+    """Return what stands for the token of a token lock, or the id of a permit, where it must not be known.
+
+    It is the beginning of its digest.
+    """
     return sha256(token).hexdigest()[:8]
 
 
@@ -428,7 +431,7 @@ class PresenceEntry(Record):
         since: Since when, in Unix seconds.
         holds: How many nested holds.
         watchdog: Whether the watchdog renews it.
-        token_id: The first digits of the SHA-256 of a token lock's token.
+        token_id: The first digits of the SHA-256 of a token lock's token, or of a permit's id.
         stack: The stack, if it was recorded.
         reason: Why, if ``pyredisson lock`` holds it.
     """

@@ -42,6 +42,7 @@ from pyredisson.errors import LockError, OutcomeUnknownError
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.names import NumberedNames
+    from pyredisson._core.owners import Caller
     from pyredisson._core.runtime import NumberedRequest, Progress, Reply, Request
 
 T = TypeVar("T")
@@ -104,6 +105,7 @@ class NumberedCall(Generic[T]):
 
     Attributes:
         key: The name and the owner.
+        who: The owner; ``None`` in the background.
         begun: When the request of the last number was made.
         granted: Whether the last answer granted permits.
         never_set: Whether it said that there never were any.
@@ -125,12 +127,15 @@ class NumberedCall(Generic[T]):
         self._kind = kind
         self._operation = operation
         self._value = value
+        who = None
         if left:
             owner = left_field(client.id)
         else:
-            who = client.runtime.owner()  # First: on a new event loop the client gets a new id.
+            # First: on a new event loop the client gets a new id.
+            who = client.runtime.owner()
             owner = owner_field(client.id, who.number)
         self.key: tuple[str, str] = (names.name, owner)
+        self.who: Caller | None = who
         self._number = 0
         self._request: Request | None = None
         self._doubt: Unanswered | None = None

@@ -11,6 +11,7 @@ Rules kept here:
    repeated before the next period, and what becomes of it changes nothing else.
 3. A client that holds nothing for long writes nothing, and deletes what it wrote before. When it is closed, what stays
    listed, for a week, are permits that never expire: until their block is left, they are taken.
+   Permits that were acquired without a block are counted for each owner, and listed while the client is open.
 4. What is written contains no time of day: how long ago something began is counted from when it was written, which a
    reader derives from the time that the key has to live.
 5. It lives as long as what a dead client would leave behind: a fixed lease, or a place in the queue of a fair lock. A
@@ -35,6 +36,7 @@ from pyredisson._core.ownership import QUEUE_FOR, Ownership
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
+    from pyredisson._core.numbered import NumberedCall
     from pyredisson._core.owners import Caller
 
 #: The largest value that is written, in bytes.
@@ -77,7 +79,27 @@ class Wait:
         self.since: float = since
 
 
-Source: TypeAlias = "Ownership | Wait"
+class PlainPermits(NamedTuple):
+    """The permits that an owner has acquired of one semaphore without a block.
+
+    Attributes:
+        kind: What ``get_*`` calls the semaphore.
+        name: Its name.
+        owner: The owner's field in Redis.
+        who: The owner.
+        since: When it acquired the first of them.
+        permits: How many.
+    """
+
+    kind: str
+    name: str
+    owner: str
+    who: Caller
+    since: float
+    permits: int
+
+
+Source: TypeAlias = "Ownership | PlainPermits | Wait"
 """What stands in a table of the client for something that is held or waited for."""
 
 Lasting: TypeAlias = "list[tuple[float, Source]]"
@@ -98,7 +120,7 @@ class Entry(NamedTuple):
         since: When that began.
         holds: How often it is held; 0: it is waited for.
         watchdog: Whether a watchdog renews it.
-        token_id: What identifies the hold of a token lock to those who see the token.
+        token_id: What identifies the hold of a token lock to those who see the token, or a permit by its id.
     """
 
     source: Source
@@ -126,6 +148,7 @@ class Presence:
         first: Seconds after which something is first looked at; infinite if nothing ever is.
         waits: The calls that wait.
         blocks: Permits of blocks that are in no other table.
+        plain: Permits that were acquired without a block, by the semaphore's name and the owner.
     """
 
     def __init__(
@@ -145,10 +168,11 @@ class Presence:
         # Weak: a call that is interrupted before it can end its wait takes that with it.
         self.waits: WeakKeyDictionary[Wait, None] = WeakKeyDictionary()
         self.blocks: dict[Ownership, None] = {}
+        self.plain: dict[tuple[str, str], PlainPermits] = {}
         self._next = math.inf
         self._written = False
         self._write_at = -math.inf
-        self._stacks: dict[tuple[Source, float], tuple[str, ...]] = {}
+        self._stacks: dict[object, tuple[str, ...]] = {}
 
     # ---- plain: for those who acquire and wait -------------------------------------------------------------------
 
@@ -187,6 +211,37 @@ class Presence:
         """Note that a block holds its permits no longer, or can no longer be left. Also for a finalizer."""
         self.blocks.pop(permits, None)
 
+    def take(self, kind: str, call: NumberedCall[Any], permits: int) -> None:
+        """Note permits that a call acquired without a block."""
+        key, since, who = call.key, call.begun, call.who
+        if self.first == math.inf or who is None:
+            return
+        before = self.plain.get(key)
+        if before is None:
+            self.plain[key] = PlainPermits(kind, *key, who, since, permits)
+            if since + self.first < self._next:
+                self.expect(since)
+        else:
+            self.plain[key] = before._replace(permits=before.permits + permits)
+
+    def give(self, key: tuple[str, str], permits: int) -> None:
+        """Note that an owner released permits: its own ones first, then those that others of this client acquired.
+
+        ``key``: the name of the semaphore, and the owner.
+        """
+        before = self.plain.pop(key, None)
+        left = permits if before is None else permits - before.permits
+        if before is not None and left < 0:
+            self.plain[key] = before._replace(permits=-left)
+        elif left and (other := next((each for each in list(self.plain) if each[0] == key[0]), None)) is not None:
+            self.give(other, left)
+
+    def forget(self, name: str) -> None:
+        """Note that the permits of a semaphore are gone: it was deleted."""
+        for key in list(self.plain):
+            if key[0] == name:
+                self.plain.pop(key, None)
+
     def due(self) -> float:
         """When :meth:`step` has something to do; infinite if never."""
         return self._next
@@ -209,17 +264,20 @@ class Presence:
     def _held(self, now: float) -> Lasting:
         # Permits that are renewed are in no table but the watchdog's.
         renewed = [each for each in self._watched() if each.table is None]
-        return [
+        held: Lasting = [
             (outermost[0].since, each)
             for each in (*self._client.ownerships, *renewed, *list(self.blocks))
             if (outermost := each.holds[:1]) and each.loss is None and each.kind is not None and now < each.deadline
         ]
+        return held + [(each.since, each) for each in list(self.plain.values())]
 
     def _waited_for(self) -> Lasting:
         return [(each.since, each) for each in self.waiting()]
 
     def _outlives(self, each: Source, now: float) -> float:
         """Return until when something stays in Redis if the client is gone, and no watchdog determines that."""
+        if isinstance(each, PlainPermits):
+            return -math.inf
         if not isinstance(each, Wait):
             # Permits without a lease are not the client's: they outlive it in any case.
             fixed = each.deadline < math.inf and not any(hold.watchdog for hold in list(each.holds))
@@ -272,7 +330,7 @@ class Presence:
         )
         for lasting, limit, warning in (of_holds, of_waits):
             for since, source in lasting if limit < math.inf else ():
-                key = (source, since)
+                key = _mark(source, since)
                 if key in before:
                     self._stacks[key] = before[key]
                 elif since + limit <= now and (each := _entry(source)) is not None:
@@ -287,7 +345,7 @@ class Presence:
             await self._delete(patience)
             return
         at_least = now + self._at_least
-        longer = [each for _, each in told if isinstance(each, Wait) or each.deadline > at_least]
+        longer = [each for _, each in told if not isinstance(each, Ownership) or each.deadline > at_least]
         ttl_ms = whole_ms(max([at_least, *(self._outlives(each, now) for each in longer)]) - now)
         command = "SET", self._key(), self._text(told, now, ttl_ms), "PX", str(ttl_ms)
         try:
@@ -370,15 +428,21 @@ class Presence:
             shown |= {"holds": each.holds, "watchdog": each.watchdog}
         if each.token_id is not None:
             shown["token_id"] = each.token_id
-        if stack := self._stacks.get((each.source, each.since)):
+        if stack := self._stacks.get(_mark(each.source, each.since)):
             shown["stack"] = list(stack[-CALLS:])
         return shown
 
 
+def _mark(source: Source, since: float) -> object:
+    """Return what something stays the same by, although permits are added to it."""
+    return (source.name, source.owner, since) if isinstance(source, PlainPermits) else (source, since)
+
+
 def _entry(source: Source) -> Entry | None:
     """Return what is known of something that is held or waited for; ``None``: it has ended meanwhile."""
-    if isinstance(source, Wait):
-        return Entry(source, source.kind, source.name, source.owner, source.who, source.since, holds=0)
+    if isinstance(source, (PlainPermits, Wait)):
+        holds_of = 0 if isinstance(source, Wait) else source.permits
+        return Entry(source, source.kind, source.name, source.owner, source.who, source.since, holds_of)
     holds, kind = list(source.holds), source.kind
     if not holds or kind is None:
         return None

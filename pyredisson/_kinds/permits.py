@@ -12,6 +12,7 @@ from pyredisson._core.acquiring import announce_wait, late_again, report_failed,
 from pyredisson._core.deadline import DAY, Deadline, lease_ms
 from pyredisson._core.failures import OUR_ERRORS, Failure, cannot_wait, explain_type, gives_way, is_interruption
 from pyredisson._core.hold import LossCallback, check_skip, leave_closed, lost_error, release_later
+from pyredisson._core.holder_lookup import token_id
 from pyredisson._core.kind import HeldKind
 from pyredisson._core.names import SemaphoreNames, owner_field
 from pyredisson._core.numbered import NumberedCall, Operation, ScriptCall
@@ -599,6 +600,10 @@ class PermitKind(HeldKind):
     def new_state(self) -> str:
         """Return the id of the permit."""
         return self._permit.hex()
+
+    def token_id(self, ownership: Ownership) -> str | None:
+        """See :meth:`HeldKind.token_id`; who knows it cannot release the permit."""
+        return token_id(self._permit) if self._permit else None
 
     def stored_as(self, ownership: Ownership) -> str:
         """Return the id of a permit: one kind is asked for the permits of all blocks that are renewed at once."""

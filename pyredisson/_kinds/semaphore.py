@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyredisson._core.deadline import timeout_seconds, wait_seconds
-from pyredisson._core.failures import gives_way
+from pyredisson._core.failures import gives_way, is_interruption
 from pyredisson._core.hold import SingleHold, lost_error
 from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import SemaphoreNames, owner_field
@@ -21,6 +21,7 @@ from pyredisson._core.requests import GRANTED, GRANTED_AND_MORE, WITHOUT_END, Ne
 from pyredisson._core.runtime import PUBLISH
 from pyredisson._kinds.numbered import MAX_COUNT, count_of, number_in
 from pyredisson._kinds.permits import Block, PermitsCore, owned_by_block
+from pyredisson.errors import OutcomeUnknownError
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
@@ -98,9 +99,13 @@ class SemaphoreCore(PermitsCore):
     async def acquire(self, permits: int, wait: float | None) -> bool:
         """Acquire permits, all or none, waiting at most ``wait`` seconds."""
         wanted = count_of(permits, "permits")
-        if wanted:
-            return await self.acquire_for(self.begin(self.acquiring(wanted)), wait, each=wanted)
-        self.client.check_open()
+        if not wanted:
+            self.client.check_open()
+            return True
+        call = self.begin(self.acquiring(wanted))
+        if not await self.acquire_for(call, wait, each=wanted):
+            return False
+        self.client.presence.take(self.stored.kind, call, wanted)
         return True
 
     def hold(self, permits: int, wait_time: Seconds | None, *, skip: bool) -> Block:
@@ -119,8 +124,15 @@ class SemaphoreCore(PermitsCore):
         if self._first is not None:
             self.client.check_open()
             await self.first_use()
-        if not await self.begin(self.releasing(given)).once(progress):
-            self.check_released()
+        call, presence = self.begin(self.releasing(given)), self.client.presence
+        try:
+            if not await call.once(progress):
+                self.check_released()
+        except BaseException as error:
+            if call.given_up and (isinstance(error, OutcomeUnknownError) or is_interruption(error)):
+                presence.give(call.key, given)  # It is completed in the background.
+            raise
+        presence.give(call.key, given)
 
     def check_released(self) -> None:
         """Raise an error for a release that released nothing; of this kind there is none."""
@@ -130,7 +142,7 @@ class SemaphoreCore(PermitsCore):
         client, entered = self.client, self._entered
         client.check_open()
         block, hold = owned_by_block(client, self.names.name, self.stored.kind, 1, b""), SingleHold.endless()
-        await self.acquire(1, None)
+        await self.acquire_for(self.begin(self.acquiring(1)), None)
         try:
             entered[block.owner] = block, entered.get(block.owner)
             block.granted(block.request_id, hold, client.runtime.now())
@@ -184,7 +196,17 @@ class SemaphoreCore(PermitsCore):
         drain = Operation(
             "a drain_permits", ScriptCall("semaphore_drain", (), (self.names.total,)), read_int, self.undoing
         )
-        return await self.begin(drain).once()
+        call = self.begin(drain)
+        drained = await call.once()
+        if drained > 0:
+            self.client.presence.take(self.stored.kind, call, drained)
+        return drained
+
+    async def delete(self) -> bool:
+        """See :meth:`NumberedCore.delete`."""
+        existed = await super().delete()
+        self.client.presence.forget(self.names.name)
+        return existed
 
     def total_key(self) -> str:
         """See :meth:`PermitsCore.total_key`. Which permits are acquired is not stored."""

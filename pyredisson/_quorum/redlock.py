@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyredisson._core import events
-from pyredisson._core.acquiring import check_not_stuck
+from pyredisson._core.acquiring import check_not_stuck, late_again
 from pyredisson._core.deadline import RETRY, Deadline, DoublingBackoff
 from pyredisson._core.failures import Failure, NotSent, Rejected, Unanswered, explain_type
 from pyredisson._core.hold import HoldState
@@ -155,6 +155,7 @@ class Rounds:
         self._lost = 0  # Rounds in a row that were lost.
         self._silent = 0  # Rounds in a row in which too few answered.
         self._took = 0.0
+        self._late_rounds: tuple[float, ...] = ()  # How long the last rounds took in a row whose lease had ended then.
 
     # ---- one round -----------------------------------------------------------------------------------------------
 
@@ -190,6 +191,9 @@ class Rounds:
         if error is not None:
             raise error
         self._took = runtime.now() - began
+        self._late_rounds = (
+            late_again(self._late_rounds, "multi-lock", whole.name, whole.lease_ms(), now - began) if self._late else ()
+        )
         return False
 
     def _note_votes(self, replies: Sequence[NodeReply], now: float) -> int:
@@ -378,16 +382,16 @@ class RestartGuard:
         self._longest = max(self._longest, lease)
         delays = []
         for client in self._clients:
-            starts = client.starts
-            starts.longest_lease = max(starts.longest_lease, lease)
+            server = client.server
+            server.longest_lease = max(server.longest_lease, lease)
             guard = client.config.restart_guard
             if client.runtime.place("") is not None:
                 delays.append(0.0)  # The uptime of one server of a cluster says nothing of the others.
             elif guard is True:
-                delays.append(max(client.config.lock_watchdog_timeout, starts.longest_lease))
+                delays.append(max(client.config.lock_watchdog_timeout, server.longest_lease))
             else:
                 delays.append(float(guard))  # False is 0: at once.
-        self._until = no_vote_until(facts, [client.starts.replaced for client in self._clients], delays)
+        self._until = no_vote_until(facts, [client.server.replaced for client in self._clients], delays)
         self._tell(facts, delays)
         self._facts = facts
 

@@ -13,7 +13,6 @@ import select
 import socket
 import struct
 import threading
-import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -27,9 +26,9 @@ from pyredisson._core.failures import Connecting, Failure, NotSent, Unanswered
 from pyredisson._core.runtime import Reply, Request, ServerRequest, run
 from pyredisson._net.link import CONNECTING, FRESH, KEEP_IDLE, Pool, ServerLink, Stream, Transport
 from pyredisson._net.urls import REFUSED, Form, Link, UserTransport, UserWire, no_reply, own_settings, place_of
-from pyredisson._net.wire import Address, Connect, Dial, Introduce, as_reply, is_push, new_reader, not_opened
+from pyredisson._net.wire import Address, Dial, as_reply, is_push, new_reader, not_opened
 from pyredisson._shared.process import monotonic
-from pyredisson._threads.background import BackgroundThread, Flag, end_inherited_thread
+from pyredisson._threads.background import BackgroundThread, Flag, ThreadTicket, end_inherited_thread
 
 if TYPE_CHECKING:
     from hiredis import Reader
@@ -644,22 +643,16 @@ async def fan_out(requests: Iterable[RequestT]) -> list[RequestT]:
 NO_CONNECTION: Final = NotSent(ConnectionError("no idle connection"))
 
 
-class SocketTransport:
+class SocketTransport(Transport):
     """Sockets of our own, made from the settings of a client. As many as requests are in flight at once."""
-
-    direct = True
-    now: staticmethod[[], float] = staticmethod(monotonic)
-    caller: staticmethod[[], object] = staticmethod(threading.get_ident)
 
     def __init__(self, connection_class: type[Any], settings: dict[str, Any]) -> None:
         self._class = connection_class
         self._settings = settings
         self._sockets = Sockets()
-        self.watchdog: object = None
 
-    def pools(self, connect: Connect, introduce: Introduce, connect_timeout: float) -> tuple[Pool, Pool]:
-        pool = Pool(self, connect, connect_timeout)
-        return pool, pool
+    def caller(self) -> object:
+        return threading.get_ident()
 
     async def open(self, address: Address | None, timeout: float) -> Connection:
         return Connection(self._sockets, self._open(address, timeout), monotonic(), address)
@@ -679,39 +672,8 @@ class SocketTransport:
     def dial(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Dial:
         return ThreadDial(work)
 
-    async def room(self, timeout: float) -> bool:
-        return True
-
-    def close(self) -> None:
-        pass  # The pool closes what is idle; the rest is in use.
-
     def abandon(self) -> None:
         self._sockets.abandon()
-
-
-class ThreadMutex:
-    """See :class:`pyredisson._net.cluster.TimedMutex`."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    async def enter(self, seconds: float) -> bool:
-        return self._lock.acquire(timeout=max(0.0, min(seconds, threading.TIMEOUT_MAX)))
-
-    def leave(self) -> None:
-        self._lock.release()
-
-
-def _as_the_pool_does(pool: Any) -> Transport:
-
-    return ThreadUserTransport(pool)
-
-
-async def _sleep(seconds: float) -> None:
-    time.sleep(seconds)
-
-
-FORM = Form(redis, SocketTransport, _as_the_pool_does, ThreadMutex, _sleep)
 
 
 def exchange_idle(client: ClientCore, data: bytes, timeout: float) -> Any:
@@ -840,3 +802,6 @@ class ThreadUserStream:
     def close(self) -> None:
         with contextlib.suppress(Exception):
             self._connection.disconnect()
+
+
+FORM = Form(redis, SocketTransport, ThreadUserTransport, ThreadTicket)

@@ -30,7 +30,7 @@ from pyredisson._tools.common import (
 )
 from pyredisson._tools.completion import complete_names
 from pyredisson._tools.tables import describe_who, inspecting, print_json, quoted, unlock_command
-from pyredisson.inspection import DOUBTFUL, Inspector, LockView, Unlocked, Who, describe
+from pyredisson.inspection import DOUBTFUL, Inspector, LockView, Unlocked, Who, describe, is_meant
 from pyredisson.inspection.model import numbered_kinds, stored_kinds
 
 NOT_HELD = 3
@@ -46,7 +46,12 @@ LEAST_HOLDER = 4  # characters of an id: with fewer, too many others begin alike
     metavar="ID",
     help="Only if this client or owner still holds it: its id, or at least its first 4 characters.",
 )
-@click.option("--force", is_flag=True, help="Delete also a string that may be no lock but the data of a program.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Delete also a string that may be no lock but the data of a program; release the permits of a client that "
+    "may have ended.",
+)
 @json_option
 @server_options
 def unlock(name: str, *, url: str, prefix: str, as_json: bool, yes: bool, holder: str | None, force: bool) -> int:
@@ -61,10 +66,15 @@ def unlock(name: str, *, url: str, prefix: str, as_json: bool, yes: bool, holder
     server. A read-write lock is freed for all its readers. Locks of other libraries are freed, too, and their waiters
     are woken as the library does it.
 
+    Of a semaphore, --holder releases the permits that this holder is known to have: for as long as its client reports
+    them or, after it was killed, for Config.lock_watchdog_timeout. Those of a plain semaphore are released only after
+    the client has ended. Where the holder is not known, use pyredisson permits NAME --free N.
+
     \b
     Exit code:
-       0  the lock was freed
-       1  nothing was changed: the answer was no, NAME is a semaphore or a latch
+       0  the lock was freed, or permits were released
+       1  nothing was changed: the answer was no, NAME is a latch, or a semaphore and the holder is not known to have
+          permits
        2  wrong usage
        3  the lock is not held, or NAME is a string that may be no lock, and --force is missing
        4  another owner holds it by now
@@ -81,7 +91,9 @@ def unlock(name: str, *, url: str, prefix: str, as_json: bool, yes: bool, holder
         if not yes:
             seen = inspector.lock(name)
             asks = seen is not None and bool(seen.holders) and (force or DOUBTFUL not in seen.notes)
-            if asks and seen is not None and not _confirmed(seen):
+            if seen is not None and stored_kinds()[seen.kind].number == "permits":
+                asks = holder is not None
+            if asks and seen is not None and not _confirmed(seen, holder):
                 say("nothing was changed")
                 return ExitCode.FAILED
         try:
@@ -93,9 +105,14 @@ def unlock(name: str, *, url: str, prefix: str, as_json: bool, yes: bool, holder
     return _report(done, as_json)
 
 
-def _confirmed(lock: LockView) -> bool:
+def _confirmed(lock: LockView, holder: str | None) -> bool:
     now = time.time()
     name = quoted(lock.name)
+    if lock.permits is not None:
+        for who in lock.holders:
+            if is_meant(who, holder or ""):
+                click.echo(plain(f"{who.holds} of {name}: held by {describe_who(who, now)}."))
+        return click.confirm("Release its permits?", default=False)
     for who in lock.holders[:10]:
         click.echo(plain(f"{name} is held by {describe_who(who, now)}."))
     if len(lock.holders) > 10:
@@ -122,11 +139,17 @@ def _report(done: Unlocked, in_json: bool) -> int:
                 "before": done.before,
                 "foreign": done.foreign,
                 "about_waiters": done.about_waiters,
+                "permits": done.permits,
             }
         )
         return code
     name = quoted(done.name)
     match code:
+        case 0 if done.permits:
+            plural = "" if done.permits == 1 else "s"
+            click.echo(
+                plain(f"released {done.permits} permit{plural} of {name}, which {', '.join(done.owners[:3])} had")
+            )
         case 0:
             click.echo(plain(f"freed {name}{_woken_text(woken, done)}"))
         case 3 if done.outcome == "doubtful":

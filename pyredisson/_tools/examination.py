@@ -21,8 +21,9 @@ import redis
 import redis.exceptions as rx
 
 from pyredisson._core.names import LockNames
-from pyredisson._core.server import ServerFacts, complaints, lack_of_persistence, read_info
+from pyredisson._core.server import ServerFacts, complaints, info_fields, lack_of_persistence, read_info
 from pyredisson._lua import CLIENT, KINDS, commands_of
+from pyredisson._net.urls import listed
 from pyredisson._net.wire import Address
 from pyredisson.inspection import describe
 from pyredisson.inspection.look import Look
@@ -47,9 +48,6 @@ REPLICA_TIMEOUT = 1.0  # of replicas, whose address may lead nowhere from here
 PINGS = 7
 MAX_SECONDS = 3.0  # of the search for leaked locks on one server
 SAMPLES = 5  # of their names
-
-_REPLICA = re.compile(rb"^slave\d+:(.*?)\r?$", re.MULTILINE)
-_OFFSET = re.compile(rb"^master_repl_offset:(\d{1,19})\r?$", re.MULTILINE)
 
 
 @final
@@ -159,6 +157,11 @@ class Node:
     part_of_a_cluster: bool = False
     unchecked: list[str] = field(default_factory=list)
 
+    def fail(self, error: Exception) -> None:
+        """Note why it could not be asked."""
+        self.error = text_of(error) if answered(error) == "refused" else describe(error)
+        self.refused = answered(error) != "not"
+
 
 #: What of ``INFO`` is kept.
 _STATE = frozenset(
@@ -189,8 +192,8 @@ def _probe(servers: Servers, lock: str | None) -> Node:
         try:
             masters = servers.masters()
         except (rx.RedisError, OSError) as error:
-            node = Node(servers.url, error=text_of(error) if answered(error) == "refused" else describe(error))
-            node.refused = answered(error) != "not"
+            node = Node(servers.url)
+            node.fail(error)
         else:
             if servers.clustered:
                 nodes = in_parallel(lambda each: _probe_server(each, servers, lock), masters)
@@ -213,8 +216,7 @@ def _probe_server(server: Server, servers: Servers, lock: str | None) -> Node:
         if info is not None:
             node.facts = read_info(info, time.monotonic())
             node.replicas = read_replicas(info)
-            lines = (line.partition(":") for line in info.decode(errors="replace").splitlines())
-            node.state = {name: value.strip() for name, _, value in lines if name in _STATE}
+            node.state = {name: value for name, value in info_fields(info).items() if name in _STATE}
             node.part_of_a_cluster = not servers.clustered and node.state.get("cluster_enabled") == "1"
         else:
             node.unchecked.append("memory, connections, replicas and saves (INFO is refused)")
@@ -227,8 +229,7 @@ def _probe_server(server: Server, servers: Servers, lock: str | None) -> Node:
             node.permissions = probe_permissions(server, lock or servers.a_name_on(server, OWN_LOCK))
         _search_leaks(server, node)
     except (rx.RedisError, OSError) as error:
-        node.error = text_of(error) if answered(error) == "refused" else describe(error)
-        node.refused = answered(error) != "not"
+        node.fail(error)
     return node
 
 
@@ -288,30 +289,20 @@ def _search_leaks(server: Server, node: Node) -> None:
 
 def read_replicas(info: bytes) -> list[Replica]:
     """Read the replicas from a master's reply to ``INFO``."""
-    offset = _OFFSET.search(info)
+    fields = info_fields(info)
+    offset = _number(fields.get("master_repl_offset"))
     found = []
-    for line in _REPLICA.findall(info):
-        said = dict(part.split("=", 1) for part in line.decode(errors="replace").split(",") if "=" in part)
+    for reported in (fields[name] for name in fields if re.fullmatch(r"slave\d+", name)):
+        said = dict(part.split("=", 1) for part in reported.split(",") if "=" in part)
         reached = _number(said.get("offset"))
-        found.append(
-            Replica(
-                address=format_address((said.get("ip", "?"), said.get("port", "?"))),
-                state=said.get("state", "?"),
-                behind=None if reached is None or offset is None else max(0, int(offset[1]) - reached),
-                lag=_number(said.get("lag")),
-            )
-        )
+        behind = None if reached is None or offset is None else max(0, offset - reached)
+        address = listed([(said.get("ip", "?"), _number(said.get("port")) or 0)])
+        found.append(Replica(address, said.get("state", "?"), behind, _number(said.get("lag"))))
     return found
 
 
 def _number(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdecimal() and len(text) < 20 else None
-
-
-def format_address(address: tuple[str, object]) -> str:
-    """Return ``host:port``, an IPv6 address in brackets."""
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _view_of(servers: Servers, service: str) -> SentinelView:
@@ -330,7 +321,7 @@ def _answer_of(sentinel: Server, master: Address | Exception | None, service: st
         doubts = str(error) if str(error).startswith("NOQUORUM") else None
     except (rx.RedisError, OSError) as error:
         return SentinelAnswer(sentinel.node, error=describe(error))
-    return SentinelAnswer(sentinel.node, master=format_address(master), doubts=doubts)
+    return SentinelAnswer(sentinel.node, master=listed([master]), doubts=doubts)
 
 
 # ---- permissions -----------------------------------------------------------------------------------------------------

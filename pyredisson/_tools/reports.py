@@ -311,7 +311,7 @@ class Leak:
 
     Attributes:
         lock: The name of the lock.
-        problem: ``"never_expires"``, ``"holder_gone"`` or ``"dead_queue"``.
+        problem: ``"never_expires"``, ``"permits_missing"``, ``"holder_gone"`` or ``"dead_queue"``.
         text: What is wrong.
         advice: What to do.
     """
@@ -337,9 +337,14 @@ def _leaks_of(lock: LockView) -> Iterable[Leak]:
         yield Leak(lock.name, "never_expires", text, advice)
     elif "holder_gone" in problems:
         gone = [each for each in lock.holders if each.gone and each.reason is None]
+        if lock.permits is not None:
+            who = ", ".join(each.label for each in gone[:3])
         when = "" if lock.free_in is None else f"; it expires in {duration_text(lock.free_in)}"
         why = "its client no longer reports" if gone[0].probably_gone else "no client with its id is connected"
         yield Leak(lock.name, "holder_gone", f"held by {who}: {why}{when}", free_command(lock))
+    if "permits_missing" in problems:
+        text = f"{lock.missing} of {lock.total} permits are taken, and no client says that it has them"
+        yield Leak(lock.name, "permits_missing", text, free_command(lock, permits=lock.missing))
     if "dead_queue" in problems:
         dead = [each for each in lock.waiters if each.dead]
         text = f"{len(dead)} of {len(lock.waiters)} in the queue have not reported in time"
@@ -347,6 +352,17 @@ def _leaks_of(lock: LockView) -> Iterable[Leak]:
         if not all(each.expired for each in dead):
             until = "an acquire removes them once Config.fair_lock_wait_timeout has passed"
         yield Leak(lock.name, "dead_queue", text, until)
+
+
+#: What is said of a semaphore of which it is not known whether permits are missing.
+IN_USE = "{} permits are taken that no client reports; if they stay so for a minute without use, they are missing"
+
+
+def _without_holder(lock: LockView) -> int:
+    """Return how many permits are taken that no client reports, where that need not mean that they are missing."""
+    if lock.missing is not None or lock.taken is not None or lock.total is None:
+        return 0
+    return max(0, lock.total - (lock.permits or 0) - sum(each.holds for each in lock.holders))
 
 
 @click.command()
@@ -364,6 +380,10 @@ def leaks(pattern: str | None, *, url: str, prefix: str, as_json: bool) -> int:
     without a name could be its own, it counts as gone once what it reports is older than
     Config.lock_watchdog_timeout; one that never reported, such as Redisson's (Java), does not.
 
+    Permits of a semaphore are missing if they are taken, no client reports them, and the semaphore was not used for a
+    minute. That is seen of semaphores whose total is recorded, as pyredisson does (not Redisson), and of clients that
+    report (Config.presence). Before you release such permits, make sure that no one has them.
+
     \b
     Exit code:
        0  there are none
@@ -373,11 +393,12 @@ def leaks(pattern: str | None, *, url: str, prefix: str, as_json: bool) -> int:
       77  the server refuses: a missing permission, which is named, or a wrong password
       78  what answers there is one node of a cluster, or no Redis at all
     """
-    number = 0
+    number, in_use = 0, list[LockView]()
 
     def found(locks: Iterable[LockView]) -> Iterator[list[Leak]]:
         nonlocal number
-        for batch in _batches(each for each in locks if each.problems):
+        for batch in _batches(each for each in locks if each.problems or _without_holder(each)):
+            in_use.extend(filter(_without_holder, batch))
             those = find_leaks(batch)
             number += len(those)
             yield those
@@ -396,6 +417,8 @@ def leaks(pattern: str | None, *, url: str, prefix: str, as_json: bool) -> int:
                 print_lines([[(f"{what} among {counted.locks:,} locks · {url}", "dim")]])
             else:
                 print_lines([[(f"whether there are leaks is not known · {url}", "dim")]])
+            for each in in_use[:SHOWN]:
+                print_lines([[(f"{quoted(each.name)}: {IN_USE.format(_without_holder(each))}", "yellow")]])
     return _finish(look, url, ("connections", "waiters", "owners")) or (ExitCode.FAILED if number else 0)
 
 

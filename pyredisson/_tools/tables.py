@@ -160,12 +160,15 @@ def waiting_text(lock: LockView) -> str:
     return f"{len(waiters)} in {len(clients)} client" + ("s" if len(clients) > 1 else "")
 
 
-def free_command(lock: LockView) -> str:
-    """Return the command that frees a lock if the same owner still holds it, or permits of a holder that is gone."""
+def free_command(lock: LockView, permits: int | None = None) -> str:
+    """Return the command that frees a lock if the same owner still holds it, or permits of a holder that is gone.
+
+    ``permits``: how many, if no one is known to have them.
+    """
     if lock.permits is not None:
         if lock.taken is not None:
             return "wait until they expire"
-        gone = sum(who.holds for who in lock.holders if who.gone)
+        gone = permits or sum(who.holds for who in lock.holders if who.gone)
         return f"pyredisson permits {shell_name(lock)} --free {gone}"
     ids = {who.client_id or who.owner for who in lock.holders}
     return unlock_command(shell_name(lock), ids.pop() if len(ids) == 1 else None)

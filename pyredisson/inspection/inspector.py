@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
@@ -10,20 +11,33 @@ from dataclasses import dataclass
 from importlib.resources import files
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, final
+from uuid import uuid4
 
 import redis
 import redis.exceptions as rx
 from redis.connection import AbstractConnection
 
+from pyredisson._core.holder_lookup import PresenceEntry, token_id
 from pyredisson._core.kind import StoredKind
-from pyredisson._core.names import LockNames, presence_key
+from pyredisson._core.names import LockNames, SemaphoreNames, presence_key
+from pyredisson._kinds.permit_semaphore import ID_BYTES
 from pyredisson._lua import script_text
 from pyredisson._net.topology import Cluster, Sentinels
 from pyredisson._net.urls import Endpoint, is_tls
 from pyredisson.inspection.libraries import foreign_text, keys_of_lock, wake_waiters
 from pyredisson.inspection.look import Look, Progress
-from pyredisson.inspection.model import DOUBTFUL, ClientView, LockView, Snapshot, Stored, WaitGraph, Who, wait_graph
-from pyredisson.inspection.servers import Server, Servers, describe, encode_name
+from pyredisson.inspection.model import (
+    DOUBTFUL,
+    ClientView,
+    LockView,
+    People,
+    Snapshot,
+    Stored,
+    WaitGraph,
+    Who,
+    wait_graph,
+)
+from pyredisson.inspection.servers import Server, Servers, decode_name, describe, encode_name
 
 if TYPE_CHECKING:
     from pyredisson.config import Config
@@ -197,15 +211,20 @@ class Inspector:
     ) -> Unlocked:
         """Free a lock for all its owners, in one script, and wake its waiters, also those of other libraries.
 
+        Of a semaphore, release the permits that a holder is known to have: those of a plain one only after its client
+        has ended.
+
         Args:
             name: The lock.
             holder: Free it only if each owner is this one: the id of a client or its beginning, or ``<id>:<number>``;
-                of a token lock the id in :attr:`Who.owner`.
+                of a token lock the id in :attr:`Who.owner`. Of a semaphore, also the id of a permit.
             seen: Free it only if those hold it who hold it in this view.
-            force: Delete a string, too, of which only a program that uses it knows whether it is a lock.
+            force: Delete a string, too, of which only a program that uses it knows whether it is a lock; release the
+                permits of a client of which it is not known whether it has ended.
 
         Raises:
-            ValueError: It has no owner that could be deprived of it: a semaphore or a latch.
+            ValueError: It has no owner that could be deprived of it: a latch, or a semaphore and no holder is named,
+                none that is known to have permits, or one whose client releases them itself.
             redis.exceptions.RedisError: The server does not answer, or refuses.
             OSError: The server does not answer.
         """
@@ -215,12 +234,10 @@ class Inspector:
             raise ValueError(f"the {stored.kind.words} has no owner")
         if stored is not None and stored.kind.form == "number" and stored.taken:
             return Unlocked(name, "not_held", look.view(stored), foreign=self.foreign(name))
+        if stored is not None and stored.kind.number == "permits":
+            return self._release_permits(look, stored, holder, force)
         if stored is not None and stored.kind.number is not None:
-            raise ValueError(
-                "the permits of a semaphore have no owner: release them with pyredisson permits NAME --free N"
-                if stored.kind.number == "permits"
-                else "a latch has no owner: count it down"
-            )
+            raise ValueError("a latch has no owner: count it down")
         before = None if stored is None else look.view(stored)
         if stored is None or before is None or not before.holders:
             foreign = self.foreign(name) if before is None else None
@@ -242,6 +259,44 @@ class Inspector:
             stored_owners = tuple(who.owner for who in before.holders)  # The script keeps the token to itself.
             notified, about_waiters = self._finish_token(stored)
         return Unlocked(name, outcome, before, stored_owners, notified, about_waiters=about_waiters)
+
+    def _release_permits(self, look: Look, stored: Stored, holder: str | None, force: bool) -> Unlocked:
+        """Release the permits that a holder is known to have."""
+        if holder is None:
+            raise ValueError(
+                "the permits of a semaphore have no owner: release them with pyredisson permits NAME --free N"
+            )
+        look.find_presence()  # Also of clients that have ended.
+        view, server = look.view(stored), self.servers.of(stored.key)
+        reported = look.people.holds_of(decode_name(stored.key))
+        meant = [each for each, who in zip(reported, view.holders, strict=True) if is_meant(who, holder)]
+        publish = self.servers.publishes_by(server)
+        if stored.taken is not None:
+            ids = {entry.token_id for _, entry in meant}
+            permits = [each for each in _permits(server, stored) if each.hex() == holder or token_id(each) in ids]
+            freed = release_expiring_permits(server, stored, permits, publish)
+        else:
+            _check_ended(look.people, {presence.client_id for presence, _ in meant}, force)
+            known = sum(entry.holds for presence, entry in meant if self._forget_permits(presence.client_id, entry))
+            taken = known if view.total is None else view.total - (view.permits or 0)
+            freed = release_plain_permits(server, stored, min(known, taken), publish)
+        if not freed:
+            instead = "its id" if stored.taken is not None else "pyredisson permits NAME --free N"
+            raise ValueError(f"no permit is known to be {holder}'s: find out who has it, and release it with {instead}")
+        owners = tuple(who.owner for who in view.holders if is_meant(who, holder))
+        return Unlocked(view.name, "freed", view, owners or (holder,), permits=freed)
+
+    def _forget_permits(self, client_id: str, entry: PresenceEntry) -> bool:
+        """Take permits out of the presence entry of a client. Returns whether they were there still."""
+        key = encode_name(presence_key(client_id, self.prefix))
+        server = self.servers.of(key)
+        stored = server.ask("GET", key)
+        said = json.loads(stored) if isinstance(stored, bytes) else {}
+        rest = [each for each in said.get("holds", ()) if (each["name"], each["id"]) != (entry.name, entry.thread_id)]
+        if len(rest) == len(said.get("holds", ())):
+            return False
+        text = json.dumps({**said, "holds": rest}, ensure_ascii=False, separators=(",", ":"))
+        return bool(server.tell("EVAL", _FORGET_PERMITS, 1, key, stored, text.encode()))
 
     def _finish_token(self, stored: Stored) -> tuple[int, str]:
         """Free the other keys of a token lock, and wake its waiters. Returns how many, and what is known of them."""
@@ -308,6 +363,9 @@ def _expected(stored: Stored, before: LockView, holder: str | None, seen: LockVi
 
 
 _GUARD = (files("pyredisson.inspection") / "only_if_held_by.lua").read_text(encoding="utf-8")
+_FORGET_PERMITS = (files("pyredisson.inspection") / "forget_permits.lua").read_text(encoding="utf-8")
+
+MAX_PERMITS = 10_000  # ids of one semaphore that are read
 
 UNLOCKED = "0"
 WRITE_UNLOCKED = "1"
@@ -326,6 +384,7 @@ class Unlocked:
         notified: How many clients were notified, as far as the server says.
         foreign: What the key is, in words, if it is no lock.
         about_waiters: What is known of the waiters of a string that was deleted, in words.
+        permits: How many permits of a semaphore were released.
     """
 
     name: str
@@ -335,6 +394,7 @@ class Unlocked:
     notified: int = 0
     foreign: str | None = None
     about_waiters: str = ""
+    permits: int = 0
 
     @property
     def freed(self) -> bool:
@@ -383,6 +443,49 @@ def free(
         case [bytes() as outcome, int() as notified, *owners]:
             return outcome.decode("ascii", "replace"), [each for each in owners if isinstance(each, bytes)], notified
     raise rx.InvalidResponse("the server's reply to EVAL is none of this script")
+
+
+def _permits(server: Server, stored: Stored) -> list[bytes]:
+    """Return the ids of the permits that are taken."""
+    assert isinstance(stored.names, SemaphoreNames)
+    found = server.ask("ZRANGE", encode_name(stored.names.taken), "0", str(MAX_PERMITS - 1))
+    return [each for each in found if isinstance(each, bytes) and len(each) == ID_BYTES]
+
+
+def _check_ended(people: People, client_ids: Iterable[str], force: bool) -> None:
+    """Raise ``ValueError`` unless these clients have ended: what lives releases its permits of a semaphore itself."""
+    for each in client_ids:
+        if people.connected(each):
+            raise ValueError(f"client {each} is connected, and releases its permits itself: end it first")
+        if not people.is_gone(each) and not force:
+            raise ValueError(
+                f"whether client {each} has ended is not known, since a connection without a name may be its own: "
+                "if it has, say --force (Inspector.unlock: force=True)"
+            )
+
+
+def release_plain_permits(server: Server, stored: Stored, count: int, publish: str) -> int:
+    """Release permits of a plain semaphore, and wake waiters. Returns how many."""
+    if count > 0:
+        _eval_numbered(server, stored, "semaphore_release", (), (1, count, publish))
+    return max(0, count)
+
+
+def release_expiring_permits(server: Server, stored: Stored, permits: Sequence[bytes], publish: str) -> int:
+    """Release the permits with these ids, and wake waiters. Returns how many there still were."""
+    assert isinstance(stored.names, SemaphoreNames)
+    taken = (stored.names.taken,)
+    replies = [_eval_numbered(server, stored, "permit_release", taken, (1, each, publish)) for each in permits]
+    return sum(reply not in (0, -1) for reply in replies)  # Below 0: this user may not wake the clients that wait.
+
+
+def _eval_numbered(server: Server, stored: Stored, script: str, more: Sequence[str], args: Sequence[Any]) -> Any:
+    """Execute a script of a semaphore, as an owner that makes this one request."""
+    names = stored.names
+    assert isinstance(names, SemaphoreNames)
+    keys = names.raw, names.done(f"unlock:{uuid4()}"), names.channel, *more, names.waiting
+    words = [each.encode("utf-8", "surrogateescape") for each in keys]
+    return server.tell("EVAL", script_text(script), len(words), *words, *args)
 
 
 # ---- of client -------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias, final
 import redis.exceptions as rx
 
 from pyredisson._core.holder_lookup import (
+    CLIENT_ID,
     MAX_PRESENCE_BYTES,
     Connection,
     read_client_list,
@@ -64,6 +65,8 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 BATCH = 500  # locks that are read at a time
 MAX_ID = 64  # characters of a client's id
+MAX_RECORDS = 100_000  # of requests to semaphores within the last minute, of which the keys are noted
+MAX_USERS = 1000  # of one semaphore within the last minute, of which the records are read
 PASSES = 5  # each key is looked at by type: strings, hashes, lists, sorted sets of two forms
 
 _GLOB = frozenset("*?[\\")
@@ -125,6 +128,9 @@ class Look:
         self._lost: list[Server] = []
         self._searched = 0
         self._seen: set[bytes] = set()
+        self._with_total: set[bytes] = set()
+        self._records: dict[bytes, set[bytes]] = defaultdict(set)
+        self._records_noted = 0
 
     @property
     def keys_seen(self) -> int:
@@ -310,8 +316,11 @@ class Look:
         likely, doubtful = ({server: list[Candidate]() for server in self._masters} for _ in range(2))
         for server in self._masters:
             with self._noted(server):
+                for keys in self._scan(server, b"string", _OURS) if self._pattern is not None else ():
+                    self._note_semaphores(keys)
                 for keys in self._scan(server, b"string", self._pattern):
                     self._read_presence(self._clients_among(keys))
+                    self._note_semaphores(keys)
                     sizes = TOKEN_SIZES if self.strings_left_out else range(1, MAX_TOKEN + 1)
                     for each, is_likely in find_strings(
                         server, keys, time.time(), asked=self._asked, sizes=sizes, refused=self._refuse
@@ -349,8 +358,35 @@ class Look:
         for name in self.people.names_in_use():
             if (kind := numbered_kinds().get(self.people.kind_of(name) or "")) is not None:
                 kinds.setdefault(encode_name(name), kind)
+        others = self._with_total.difference(kinds)
+        kinds.update(dict.fromkeys(others, usual_kind("number")))
         for server, keys in self._by_server(kinds, optional=False).items():
-            yield from self._read_all(server, [Candidate(key, kinds[key]) for key in keys])
+            for view in self._read_all(server, [Candidate(key, kinds[key]) for key in keys]):
+                if view.held or encode_name(self._prefix + view.name) not in others:
+                    yield view
+
+    def _note_semaphores(self, keys: Iterable[bytes]) -> None:
+        """Note which semaphores have a recorded number of permits, and which were used within the last minute."""
+        for key in keys:
+            if key.startswith(_TOTAL):
+                self._with_total.add(_unwrapped(key.removeprefix(_TOTAL)))
+            elif (record := _RECORD.fullmatch(key)) and self._records_noted < MAX_RECORDS:
+                self._records_noted += 1
+                self._records[_unwrapped(record[1])].add(key)
+
+    def _find_use(self, server: Server, them: Iterable[Stored]) -> None:
+        """Find out which semaphores, of those with a recorded number of permits, are in use.
+
+        Their scripts keep for a minute what the last request of each owner did. What was only refused permits has none.
+        """
+        if not self.complete or self._records_noted >= MAX_RECORDS:
+            return
+        for each in them:
+            records = [key for key in self._records[each.key] if self.people.connected(_user(key)) is not False]
+            each.in_use = len(records) > MAX_USERS
+            if records and not each.in_use:
+                outcomes = server.ask_many([("GET", key) for key in records], refused=partial(self._doubt, "waiters"))
+                each.in_use = any(said is not None and not _is_refusal(said) for said in outcomes)
 
     def _subscribed(self, server: Server) -> list[Candidate]:
         with self._noted(server):
@@ -367,6 +403,8 @@ class Look:
                 doubt = partial(self._doubt, "waiters")
                 read = read_stored(server, batch, self._sharded, refused=self._refuse, doubt=doubt)
             self._read_presence(_clients_in(read))
+            with self._noted(server):
+                self._find_use(server, [each for each in read if each.recorded is not None])
             now = time.time()
             for each in read:
                 yield view_of(each, self.people, server.node, self._prefix, now)
@@ -714,7 +752,28 @@ def _constant_part(key: str) -> bytes:
 _QUEUE = _constant_part(LockNames("").queue)
 _ALIVE = _constant_part(LockNames("").alive)
 
-#: The patterns of the keys of queues, and of the permits that are taken.
+_TOTAL = _constant_part(SemaphoreNames("").total)
+_RECORD = re.compile(
+    re.escape(_constant_part(SemaphoreNames("").done("").removesuffix(":")))
+    + rb"(.+):"
+    + CLIENT_ID.encode()
+    + rb":(?:-?\d{1,20}|left)",
+    re.DOTALL,
+)
+
+
+def _user(record: bytes) -> str:
+    """Return the id of the client whose request a record is of."""
+    return record.rsplit(b":", 2)[1].decode()
+
+
+def _is_refusal(said: object) -> bool:
+    """Whether the last request of an owner was an acquire that was refused."""
+    return isinstance(said, bytes) and said.endswith(b" 0")
+
+
+#: The patterns of the keys that are ours alone, of those of queues, and of the permits that are taken.
+_OURS = b"pyredisson_*"
 QUEUE_KEYS = _QUEUE + b"*"
 PERMIT_KEYS = b"*:timeout"
 

@@ -29,7 +29,7 @@ from pyredisson._core.names import LockNames, NumberedNames, SemaphoreNames
 from pyredisson.inspection.libraries import TokenView, foreign_text, keys_of_lock, read_token
 from pyredisson.inspection.servers import TOOL_NAME, decode_name, encode_name
 
-Problem: TypeAlias = Literal["never_expires", "holder_gone", "dead_queue"]
+Problem: TypeAlias = Literal["never_expires", "permits_missing", "holder_gone", "dead_queue"]
 """Why a lock may stay held, or its queue stay, although no one uses it."""
 
 
@@ -153,6 +153,9 @@ class LockView:
         taken: How many permits of a semaphore are taken, if that is stored.
         total: How many permits a semaphore has in all, if that is known.
         waiters_known: Whether the server lets this user see who waits.
+        missing: How many permits of a semaphore are taken although no client says that it has them; ``None`` if that
+            is not known. It is known of a search, for a :class:`Semaphore` whose total is recorded, unless the
+            semaphore was used within the last minute.
     """
 
     name: str
@@ -172,11 +175,15 @@ class LockView:
     taken: int | None = None
     total: int | None = None
     waiters_known: bool = True
+    missing: int | None = None
 
     @property
     def held(self) -> bool:
         """Whether an owner holds it, or at least one permit."""
-        return bool(self.holders) or bool(self.taken)
+        taken = self.taken
+        if taken is None and self.total is not None:
+            taken = max(0, self.total - (self.permits or 0))
+        return bool(self.holders) or bool(taken)
 
     @property
     def waiting(self) -> int:
@@ -194,6 +201,7 @@ class LockView:
         dead = [each for each in self.waiters if each.dead]
         found: dict[Problem, bool] = {
             "never_expires": self.never_expires,
+            "permits_missing": bool(self.missing),
             "holder_gone": any(each.gone and each.reason is None for each in self.holders),
             "dead_queue": bool(dead) and (len(dead) == len(self.waiters) or not self.holders),
         }
@@ -336,6 +344,7 @@ class Stored:
         recorded: How many permits there are in all, if that is recorded.
         now_ms: The server's clock, in ms since 1970.
         waiters_known: Whether the server let us see who waits.
+        in_use: Whether permits were acquired or released within the last minute; ``None``: not known.
     """
 
     key: bytes
@@ -354,6 +363,7 @@ class Stored:
     recorded: int | None = None
     now_ms: float = 0.0
     waiters_known: bool = True
+    in_use: bool | None = None
 
     @property
     def exists(self) -> bool:
@@ -445,6 +455,10 @@ def view_of(stored: Stored, people: People, node: str, prefix: str, now: float) 
     numbered, number = stored.kind.number is not None, read_count(stored.value)
     held = bool(holders)
     never = held and not numbered and stored.left_ms == -1
+    total = _total(stored, number)
+    missing = None
+    if total is not None and stored.in_use is False and people.tell_all:
+        missing = max(0, total - (number or 0) - sum(each.holds for each in holders))
     return LockView(
         name=key.removeprefix(prefix),
         kind=_kind(stored, people, key),
@@ -461,8 +475,9 @@ def view_of(stored: Stored, people: People, node: str, prefix: str, now: float) 
         notes=(*_notes(stored, people, holders, waiters, never), *_doubts(stored, people, holders, key, now)),
         keys=_keys(stored),
         taken=stored.taken,
-        total=_total(stored, number),
+        total=total,
         waiters_known=stored.waiters_known,
+        missing=missing,
     )
 
 
@@ -679,6 +694,18 @@ class People:
         """Whether a client has not reported for too long, where its connections do not show it."""
         presence = self._presence.get(client_id)
         return presence is not None and presence.overdue and self.connected(client_id) is None
+
+    @property
+    def tell_all(self) -> bool:
+        """Whether the clients report all that they have: none has more than it could write, and none is Redisson's."""
+        reports = [each for each in self._presence.values() if each is not None and not self.is_gone(each.client_id)]
+        return not any(each.more for each in reports) and not any(
+            each.library.lower().startswith("redisson") for each in self.strangers
+        )
+
+    def is_gone(self, client_id: str) -> bool:
+        """Whether a client has ended, certainly or probably."""
+        return self.connected(client_id) is False or self.probably_gone(client_id)
 
     def names_in_use(self) -> list[str]:
         """Return the names of all that clients report to hold or to wait for."""

@@ -28,7 +28,6 @@ from pyredisson._net.urls import (
     known_url,
     listed,
     own_settings,
-    url_of,
     url_of_endpoint,
 )
 from pyredisson._net.wire import (
@@ -110,7 +109,7 @@ class Server:
     @property
     def url(self) -> str:
         """Its URL, password masked."""
-        return url_of(self.settings, tls=self.tls) or self.node
+        return url_of_endpoint(self.endpoint) or self.node
 
     def ask(self, *command: Any) -> Any:
         """Return the answer to one question.

@@ -142,8 +142,7 @@ def test_a_hold_whose_lease_has_ended_ends_then(telemetry):
 def test_without_an_sdk_nothing_is_kept_but_what_is_held():
     listener = OpenTelemetryListener()
     listener(acquired("orders"))
-    hold = listener._holds.get(("orders", "client:1"))
-    assert hold is not None
+    _, _, hold = listener._holds.all["orders", "client:1"]
     assert hold.span is None
     listener(events.Released("orders", "client:1", 0, 0.1))
     assert listener._holds.now() == []

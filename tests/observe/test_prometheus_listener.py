@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from pyredisson import events
-from pyredisson.observe._metrics import BUFFER, FIRST_SWEEP, NAMES
+from pyredisson.observe._metrics import FIRST_SWEEP, NAMES
+from pyredisson.observe.prometheus import BUFFER
 from tests.command_line import run_python
 from tests.observe.test_listeners import acquired
 from tests.waiting import until

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyredisson import QuorumUnreachableError
+from pyredisson import LockError, QuorumUnreachableError
 from tests.promises.test_multi_lock import left, multi
 from tests.worlds.environments import in_virtual_time
 
@@ -31,3 +31,20 @@ def test_a_quorum_that_is_granted_when_the_lease_is_over_says_so(world):
     assert "too few" not in str(caught.value)
     world.simulation.nodes[2].resume()
     world.until(lambda: left(world, *range(3)) == set())
+
+
+@pytest.mark.parametrize("wait", [None, 30])
+def test_a_lease_that_is_over_when_its_quorum_has_answered_is_an_error_after_the_third(world, wait):
+    world.simulation.latency = 0.03
+    lock = multi(world.actor(), world.nodes(3, quorum_node_timeout=2.0))
+    began = world.now()
+    message = (
+        r"can never be held: 3 times in a row a lease of 50 ms had ended before its grant arrived, \S+, \S+, \S+ ms"
+    )
+    with pytest.raises(LockError, match=message) as caught:
+        lock.hold(wait, lease_time=0.05).enter()
+    assert not isinstance(caught.value, QuorumUnreachableError)
+    assert world.now() - began < 5
+    world.until(lambda: left(world, *range(3)) == set())
+    with lock.hold(wait, lease_time=60) as lease:
+        lease.ensure_held()

@@ -113,6 +113,51 @@ def test_permits_that_stay_after_close_are_found(world, own):
         assert not direct.keys("*presence*")
 
 
+def test_permits_without_a_block_are_reported_while_their_client_lives_and_missing_afterwards(world, own):
+    """For as long as they are missing: nothing of the client is left in Redis then."""
+    client, other = world.from_url(own.url, **SOON), world.from_url(own.url, **SOON)
+    holder, releaser = world.actor(), world.actor()
+    rooms = client.get_semaphore("rooms", permits=5)
+    for _ in range(3):
+        holder.do(rooms.acquire)
+    releaser.do(rooms.release)
+
+    def holds():
+        view = world.actor().do(other.inspect, "rooms")
+        return [who.holds for who in view.holders]
+
+    until(lambda: holds() == [2])
+    assert found(world, other, "find_leaks") == []
+
+    world.actor().do(client.close)
+    for pattern in ((), ("ro*",)):
+        [view] = found(world, other, "find_locks", *pattern)
+        assert (view.name, view.problems, view.missing, view.total) == ("rooms", ("permits_missing",), 2, 5)
+    world.actor().do(other.get_semaphore("rooms").release, 2)
+    assert found(world, other, "find_leaks") == []
+    assert found(world, other, "find_locks") == []
+
+
+def test_of_a_semaphore_in_use_it_is_not_known_whether_permits_are_missing(world, own):
+    """What was acquired a moment ago is reported by no one yet, and no leak."""
+    client = world.from_url(own.url)
+    actor = world.actor()
+    actor.do(client.get_semaphore("rooms", permits=5).acquire)
+    [view] = found(world, client, "find_locks")
+    assert (view.problems, view.missing, view.total, view.permits) == ((), None, 5, 4)
+    assert found(world, client, "find_leaks") == []
+
+
+def test_a_client_that_was_only_refused_permits_does_not_use_the_semaphore(world, own):
+    lost, client = world.from_url(own.url), world.from_url(own.url)
+    actor = world.actor()
+    actor.do(lost.get_semaphore("rooms", permits=1).acquire)
+    actor.do(lost.close)
+    assert not world.actor().do(client.get_semaphore("rooms", permits=1).try_acquire)
+    [view] = found(world, client, "find_leaks")
+    assert (view.name, view.missing) == ("rooms", 1)
+
+
 def test_who_waits_for_what_no_one_holds(world, own):
     client = world.from_url(own.url, **SOON)
     looking, waiters = world.actor(), world.actors(3)

@@ -6,7 +6,7 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from pyredisson._core.names import LockNames
-from pyredisson.errors import QuorumUnreachableError
+from pyredisson.errors import LockError, QuorumUnreachableError
 from tests.proxy import Proxy
 from tests.real_servers.fleets import NODES, PATIENT, over
 from tests.servers import HOST, NOBODYS_PORT
@@ -14,6 +14,15 @@ from tests.waiting import until
 
 #: Where nodes do not answer. Far above what this machine adds on most days, so that one of them is told from two.
 NODE_TIMEOUT = 0.5
+
+
+def test_a_lease_below_a_round_trip_is_an_error_after_the_third_grant(world, fleet, unique_name):
+    alice = world.actor()
+    lock = fleet.lock(world, unique_name)
+    with pytest.raises(LockError, match="can never be held: 3 times in a row a lease of 1 ms had ended") as caught:
+        alice.do(world.enter(lock.hold(lease_time=0.001)))
+    assert not isinstance(caught.value, QuorumUnreachableError)
+    fleet.free(unique_name)
 
 
 # --- killed ---

@@ -12,7 +12,7 @@ from pyredisson._core import releasing as release
 from pyredisson._core.client import ClientCore
 from pyredisson._core.ownership import Ownership
 from pyredisson._core.runtime import run
-from pyredisson._core.server import KnownRestarts
+from pyredisson._core.server import ServerState
 from pyredisson._quorum import hold, multi_lock, redlock
 from pyredisson._quorum import redlock as restart_guard
 from pyredisson._quorum.hold import MultiHold, certain_until
@@ -304,7 +304,7 @@ BUGS = {
     ),
     "a restarted node votes": in_code(RestartGuard, "has_vote", lambda self, index, now: True),
     "a run id is forgotten, and so is an uptime": all_of(
-        in_code(KnownRestarts, "_learned", lambda self, facts, before: None),
+        in_code(ServerState, "_note_start", lambda self, facts, before: None),
         in_code(restart_guard, "CLEARLY_OLDER", 1e9),
     ),
     "what was taken in vain is kept": in_code(redlock, "undo", _gives_nothing_back),

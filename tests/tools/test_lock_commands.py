@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from pyredisson import Config, Redisson, current_thread_id
+from pyredisson import Config, LockLostError, Redisson, current_thread_id
 from pyredisson._core.names import LockNames
 from pyredisson._tools.cli import cli
 from pyredisson.inspection import Inspector
@@ -235,6 +235,50 @@ def test_unlock(holder, run):
     assert run("unlock", "x", "--yes").exit_code == 3
     holder.get_semaphore("permits").try_set_permits(3)
     assert run("unlock", "permits", "--yes").exit_code == 1
+
+
+def test_unlock_releases_the_permits_of_a_holder_that_is_known(own, run):
+    """Of a plain semaphore only after its client has ended, and once."""
+    client, living = (Redisson.from_url(own.url, config=SOON) for _ in range(2))
+    try:
+        for each, permits in ((client, 2), (living, 1)):
+            each.get_semaphore("rooms", permits=5).acquire(permits)
+        until(lambda: len(report(run("show", "rooms", "--json"))["lock"]["holders"]) == 2)
+        assert run("unlock", "rooms", "--holder", client.id, "--yes").exit_code == 1
+        with Inspector(own.url) as inspector:
+            with pytest.raises(ValueError, match=f"{client.id} is connected, and releases its permits itself"):
+                inspector.unlock("rooms", holder=client.id, force=True)
+            with pytest.raises(ValueError, match="release it with pyredisson permits NAME --free N"):
+                inspector.unlock("rooms", holder="nobody")
+
+        entry = own.client().get(f"pyredisson_client:{client.id}")
+        client.close()
+        with own.client() as direct:
+            direct.set(f"pyredisson_client:{client.id}", entry, px=60_000)  # As if it had been killed.
+        until(lambda: run("unlock", "rooms", "--holder", client.id[:8], "--yes", "--force").exit_code == 0)
+        assert "rooms: 5 permits, 4 free, 1 taken" in run("permits", "rooms").output
+        assert run("unlock", "rooms", "--holder", client.id[:8], "--yes", "--force").exit_code == 1
+        assert run("unlock", "rooms", "--holder", "nobody", "--yes").exit_code == 1
+        assert living.get_semaphore("rooms").available_permits() == 4
+    finally:
+        client.close()
+        living.close()
+
+
+def test_unlock_releases_a_permit_that_expires(holder, run):
+    seats = holder.get_permit_expirable_semaphore("seats", permits=3)
+    permit = seats.acquire()
+    block = seats.hold()
+    block.__enter__()
+    until(lambda: report(run("show", "seats", "--json"))["lock"]["holders"])
+    done = run("unlock", "seats", "--holder", holder.id, "--yes")
+    assert (done.exit_code, "released 1 permit of seats" in done.output) == (0, True)
+    assert seats.available_permits() == 2
+    assert run("unlock", "seats", "--holder", permit, "--yes", "--json").exit_code == 0
+    assert seats.available_permits() == 3
+    assert run("unlock", "seats", "--holder", permit, "--yes").exit_code == 1
+    with pytest.raises(LockLostError):
+        block.__exit__(None, None, None)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config
-from pyredisson._net.urls import SCHEMES, cluster_url, is_embedded_url, own_settings, url_of
+from pyredisson._net.urls import SCHEMES, cluster_url, endpoint_of, is_embedded_url, own_settings, url_of_endpoint
 
 both = pytest.mark.parametrize("api", [pyredisson, pyredisson.asyncio], ids=lambda api: api.__name__)
 
@@ -264,7 +264,7 @@ SECRETS = st.text(min_size=8, max_size=20).filter(lambda text: text.isprintable(
 def test_no_secret_comes_through(secret, form):
     assume(secret not in form)
     quoted = quote(secret, safe="")
-    shown = url_of(redis.Redis.from_url(form.format(quoted)).connection_pool.connection_kwargs)
+    shown = url_of_endpoint(endpoint_of(redis.Redis.from_url(form.format(quoted))))
     assert shown is not None
     assert secret not in shown
     assert quoted not in shown

@@ -152,3 +152,8 @@ def test_a_missing_extra_is_named(module):
     program = f"import sys; sys.modules[{package!r}] = None\nimport {module}"
     done = run_python(program, exit_code=1)
     assert f'is not installed: pip install "pyredisson[{extra}]"' in done.stderr.splitlines()[-1]
+
+
+def test_the_listener_of_opentelemetry_needs_no_other_extra():
+    program = "import sys; sys.modules['prometheus_client'] = None\nimport pyredisson.observe.opentelemetry"
+    run_python(program)

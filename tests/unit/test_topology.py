@@ -24,7 +24,6 @@ from pyredisson._net.topology import (
     slot_of,
 )
 from pyredisson._net.wire import Address, Packed, failure_of, pack, prepare, reply_error
-from pyredisson._threads.sockets import ThreadMutex
 from pyredisson.errors import ClientClosedError
 
 A: Address = ("a", 1)
@@ -102,13 +101,14 @@ class World:
         self.slept = 0.0
         self.asked: list[bytes] = []
         cluster = Cluster((A, B), redis.Connection, {}, None)
-        self.link = ClusterLink(cluster, "AUTO", self._node, ThreadMutex, self._sleep)
+        self.link = ClusterLink(cluster, "AUTO", self._node, lambda: self)
 
     def _node(self, address: Address) -> Node:
         return self.nodes.setdefault(address, Node(self, address))
 
-    async def _sleep(self, seconds: float) -> None:
+    async def wait(self, seconds: float) -> bool:
         self.slept += seconds
+        return False
 
     def eval(self, timeout: float = 5.0) -> Any:
         return run(self.link.eval(SlotCall("lock_acquire", (NAME,), ()), timeout))

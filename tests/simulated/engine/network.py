@@ -12,22 +12,19 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import hiredis
 import redis.exceptions as rx
 
 import pyredisson
 from pyredisson._core.failures import Failure, NotSent, Unanswered
-from pyredisson._net.link import Pool
+from pyredisson._net.link import Transport
 from pyredisson._net.wire import Address, Script, pack, reply_error, script
 from tests.simulated.engine.redis import ServerError
 from tests.simulated.engine.runtime import SimulatedTicket
 from tests.simulated.engine.scripting import sha1_of
 from tests.simulated.engine.world import Node, Process, Promise, World
-
-if TYPE_CHECKING:
-    from pyredisson._net.wire import Connect, Introduce
 
 
 @lru_cache(maxsize=4096)
@@ -454,7 +451,7 @@ class SimulatedDial:
 
 
 @final
-class SimulatedTransport:
+class SimulatedTransport(Transport):
     """Makes the connections of a link in a simulated world. One belongs to one request at a time, as under threads.
 
     Args:
@@ -468,14 +465,7 @@ class SimulatedTransport:
         self._port = port
         self._address = address
         self._closed = False
-        self.watchdog: object = None
-
-    def pools(self, connect: Connect, introduce: Introduce, connect_timeout: float) -> tuple[Pool, Pool]:
-        pool = Pool(self, connect, connect_timeout)
-        return pool, pool
-
-    def now(self) -> float:
-        return self._port.process.now()
+        self.now = staticmethod(port.process.now)
 
     def caller(self) -> object:
         return self._port.world.current
@@ -506,11 +496,5 @@ class SimulatedTransport:
     def dial(self, work: Callable[[], Coroutine[Any, Any, None]]) -> SimulatedDial:
         return SimulatedDial(self._port.process, work())
 
-    async def room(self, timeout: float) -> bool:
-        return True
-
     def close(self) -> None:
         self._closed = True
-
-    def abandon(self) -> None:
-        pass

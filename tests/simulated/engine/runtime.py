@@ -25,7 +25,6 @@ from pyredisson._core.subscriptions import Subscriptions
 from pyredisson._net import wire as resp
 from pyredisson._net.link import Inspect
 from pyredisson._net.wire import failure_of, reply_error
-from pyredisson._shared.owners import AnyOwner
 from pyredisson.config import Config
 from pyredisson.lease import AsyncLease as Lease
 from tests.simulated.engine.redis import ServerError
@@ -36,7 +35,7 @@ AnySeam = TypeVar("AnySeam", bound="Seam")
 RequestT = TypeVar("RequestT", bound=ServerRequest)
 
 
-class SimulatedOwner(AnyOwner):
+class SimulatedOwner(Caller):
     """An owner: as a rule a task, but a test may let several tasks ask in one name, one after another."""
 
     __slots__ = ("ended",)
