@@ -11,6 +11,6 @@ from tests.servers import VALKEY, Server
 @pytest.mark.parametrize("program", [THREADS, ASYNCIO], ids=["threads", "asyncio"])
 def test_each_kind(program):
     flags = ["-W", "error", "-bb", "-X", "dev", "-O"]
-    with Server.start(VALKEY) as server:
+    with Server(VALKEY) as server:
         ended = run_python(program, server.url, flags=flags)
     assert (ended.stdout, ended.stderr) == ("done\n", "")

@@ -98,7 +98,7 @@ except redis.TimeoutError:
 else:
     raise AssertionError("it answered")
 """
-    server = Server.start(valkey.build)
+    server = Server(valkey.build)
     try:
         run(program, server.url)
     finally:
