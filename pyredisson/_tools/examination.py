@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from enum import IntEnum
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
-import redis
 import redis.exceptions as rx
 
 from pyredisson._core.names import LockNames
@@ -468,18 +467,13 @@ def _run_script(server: Server, found: Permissions, calls: Sequence[tuple[str, .
 
 def _subscribe(server: Server, found: Permissions, channel: str) -> None:
     """Subscribe to a channel for a moment."""
-    pool = redis.ConnectionPool(cast("type[Any]", server.endpoint.connection_class), **server.settings)
-    client: Any = redis.Redis(connection_pool=pool)
     try:
-        with client.pubsub() as pubsub:
+        with closing(server.pubsub()) as pubsub:
             pubsub.subscribe(channel)
             if pubsub.get_message(timeout=1.0) is None:
                 found.unchecked.append("whether this user may subscribe")
     except rx.ResponseError as error:
         found.note(("subscribe", channel), error)
-    finally:
-        client.close()
-        pool.disconnect()
 
 
 # ---- judge -----------------------------------------------------------------------------------------------------------

@@ -211,7 +211,9 @@ class Exporter:
             yield _gauge("scan_seconds", "How long the last scan took.", scan.seconds)
             yield _gauge("scan_age_seconds", "How long ago the last scan ended.", time.monotonic() - scan.ended)
         if scan is not None and scan.snapshot is not None:
-            yield from _of_scan(scan.snapshot)
+            yield _gauge("scan_complete", "Whether the last scan saw all keys.", float(scan.snapshot.complete))
+            yield _gauge("scan_keys", "Keys that the last scan saw.", scan.snapshot.keys_seen)
+            yield _gauge("scan_errors", "What the last scan could not read.", len(scan.snapshot.errors))
             self._kinds.update(scan.tally.kinds)
             yield from _of_locks(scan.snapshot, scan.tally, sorted(self._kinds))
             if scan.tally.names is not None:
@@ -241,12 +243,6 @@ class Exporter:
         yield from (hold, waiters, free_in)
         left_out = tally.matching - len(chosen)
         yield _gauge("locks_beyond_limit", "Matching locks without time series of their own.", left_out)
-
-
-def _of_scan(snapshot: Snapshot) -> Iterator[Metric]:
-    yield _gauge("scan_complete", "Whether the last scan saw all keys.", float(snapshot.complete))
-    yield _gauge("scan_keys", "Keys that the last scan saw.", snapshot.keys_seen)
-    yield _gauge("scan_errors", "What the last scan could not read.", len(snapshot.errors))
 
 
 def _of_locks(snapshot: Snapshot, tally: Tally, kinds: Sequence[str]) -> Iterator[Metric]:

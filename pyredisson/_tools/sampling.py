@@ -16,7 +16,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-import redis
 import redis.exceptions as rx
 
 from pyredisson.inspection import LockView, Who
@@ -220,7 +219,7 @@ class MessageReader:
         lost = False
         while not self._closed:
             try:
-                with closing(_pubsub_of(self._server)) as pubsub:
+                with closing(self._server.pubsub(client_name=TOOL_NAME)) as pubsub:
                     self._subscribe(pubsub)
                     while not self._closed:
                         message = pubsub.get_message(timeout=READ_FOR)
@@ -252,14 +251,6 @@ class MessageReader:
             case {"type": "message" | "pmessage" | "smessage", "channel": bytes() as channel, "data": data}:
                 text = data.decode(errors="replace") if isinstance(data, bytes) else ""
                 self._receive(Message(time.monotonic(), "message", channel.decode(errors="replace"), text))
-
-
-def _pubsub_of(server: Server) -> Any:
-    """Return a connection of redis-py for subscriptions on a server. It is not connected yet."""
-    settings = {**server.settings, "client_name": TOOL_NAME}
-    kind: Any = redis.UnixDomainSocketConnection if "path" in settings else redis.Connection
-    pool = redis.ConnectionPool(redis.SSLConnection if server.tls else kind, **settings)
-    return redis.Redis(connection_pool=pool).pubsub()  # type: ignore[no-untyped-call]
 
 
 # ---- pace ------------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from pyredisson._tools.tables import inspecting
 from pyredisson.inspection import Inspector, LockView, Who, as_json
 from pyredisson.inspection.libraries import MAX_VALUE, foreign_text, read_token
 from pyredisson.inspection.model import People, Stored, stored_kinds, usual_kind, view_of
-from pyredisson.inspection.servers import Command, Server, decode_name, encode_name, read_numsub
+from pyredisson.inspection.servers import Command, Server, decode_name, encode_name, read_numsub, read_setting
 
 Meaning: TypeAlias = Literal["release", "forced", "key"]
 """Of a message about a lock: a release, a forced unlock, or a notification of its key."""
@@ -247,12 +247,11 @@ class Watch:
     def _notifies(self, server: Server) -> bool:
         """Return whether a server notifies of keys; ``False``, too, if this user may not ask."""
         try:
-            reply = server.ask("CONFIG", "GET", "notify-keyspace-events")
-        except rx.ResponseError as error:
+            setting = "notify-keyspace-events"
+            flags = read_setting(setting, server.ask("CONFIG", "GET", setting)) or ""
+        except (rx.ResponseError, rx.InvalidResponse) as error:
             self._hidden = str(error)
             return False
-        parts = [part for pair in reply.items() for part in pair] if isinstance(reply, dict) else reply
-        flags = parts[1].decode(errors="replace") if isinstance(parts, list) and len(parts) == 2 else ""
         return set(flags.replace("A", "g$lshzxetd")) >= NOTIFIED
 
     def _receive(self, message: sampling.Message) -> None:

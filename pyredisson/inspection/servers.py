@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count, islice
-from typing import Any, Literal, TypeAlias, TypeVar, final
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import redis
 import redis.exceptions as rx
@@ -57,7 +57,6 @@ def in_parallel(ask: Callable[[T], R], them: Sequence[T]) -> list[R]:
         return list(pool.map(ask, them))
 
 
-@final
 class Server:
     """One server, over one connection. Safe for threads.
 
@@ -139,6 +138,11 @@ class Server:
                     refused(error)
         return answers
 
+    def pubsub(self, **settings: Any) -> Any:
+        """Return a connection of redis-py for subscriptions. It is not connected yet."""
+        pool = redis.ConnectionPool(cast("type[Any]", self.endpoint.connection_class), **{**self.settings, **settings})
+        return redis.Redis(connection_pool=pool).pubsub()  # type: ignore[no-untyped-call]
+
     def close(self) -> None:
         """Close the connection. It is made again when it is needed."""
         with self._lock:
@@ -205,7 +209,6 @@ def _only(replies: list[Any], command: Command) -> Any:
     return reply
 
 
-@final
 class Servers:
     """The masters of a place.
 

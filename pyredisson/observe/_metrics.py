@@ -168,8 +168,6 @@ class PerLabel(Generic[T]):
         make: Returns what belongs to a label, given the label; ``None`` if there are none.
     """
 
-    __slots__ = ("_complained", "_label", "_limit", "_made", "_make", "by_name", "single")
-
     def __init__(self, label: Label | None, limit: int, make: Callable[[str | None], T]) -> None:
         if label is not None and not callable(label):
             raise TypeError("label must be a function of the lock's name")

@@ -352,8 +352,6 @@ class BufferedHistogram:
     That needs no mutex, where ``prometheus_client`` needs two.
     """
 
-    __slots__ = ("_bounds", "_counts", "_mutex", "_sum", "_values")
-
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
