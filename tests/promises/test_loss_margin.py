@@ -58,7 +58,9 @@ def test_until_the_lease_ends_on_the_server_no_error_speaks_of_an_overlap(world,
     client = world.client(loss_margin=MARGIN)
     mine = single(alice, client, kind)
     with (
-        pytest.raises(LockLostError, match=r"left \(Config\.loss_margin\), and nothing .* fixed lease\. The lease ended"),
+        pytest.raises(
+            LockLostError, match=r"left \(Config\.loss_margin\), and nothing .* fixed lease\. The lease ended"
+        ),
         mine.hold(lease_time=LEASE) as lease,
     ):
         world.until(lambda: lease.lost)
