@@ -115,6 +115,17 @@ if not TYPE_CHECKING:
         "_threads.synchronizers",
     )
 
+    #: What other libraries call it.
+    _GUESSES = {
+        **dict.fromkeys(("Client", "RedissonClient", "RedisLock", "RLock"), ": use pyredisson.Redisson"),
+        **dict.fromkeys(("Redlock", "RedissonRedLock"), ": use pyredisson.RedLock"),
+        **dict.fromkeys(
+            ("LockNotAcquired", "LockAcquireTimeout", "LockNotAcquiredError", "TimeoutError"),
+            ": use pyredisson.LockTimeoutError",
+        ),
+        **dict.fromkeys(("LockExpired", "LockNotHeldError"), ": use pyredisson.LockLostError or LockNotOwnedError"),
+    }
+
     def __getattr__(name):
         if name in _SUBMODULES:
             return _import_module(f"{__name__}.{name}")
@@ -124,7 +135,7 @@ if not TYPE_CHECKING:
                 value = globals()[name] = getattr(module, name)
                 return value
         inner = name.removeprefix("Async")
-        hint = f": use pyredisson.asyncio.{inner}" if inner != name and inner in __all__ else ""
+        hint = f": use pyredisson.asyncio.{inner}" if inner != name and inner in __all__ else _GUESSES.get(name, "")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
 
     def __dir__():

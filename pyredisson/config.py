@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, final
 
-from pyredisson._core.deadline import MAX_SECONDS, check_unit, check_watchdog_timeout, seconds
+from pyredisson._core.deadline import MAX_SECONDS, check_unit, check_watchdog_timeout, seconds, shown
 from pyredisson._core.event import Event as AnyEvent  # Not to be mistaken for the synchronizer.
 
 T = TypeVar("T")
@@ -185,8 +185,8 @@ class Config:
             _check_text("client_name", self.client_name)
             if not self.client_name:
                 raise ValueError("client_name must not be empty")
-        if self.sharded_subscription_mode not in ("AUTO", "ON", "OFF"):
-            raise ValueError(f"sharded_subscription_mode is AUTO, ON or OFF, not {self.sharded_subscription_mode!r}")
+        if (mode := self.sharded_subscription_mode) not in ("AUTO", "ON", "OFF"):
+            raise ValueError(f"sharded_subscription_mode is AUTO, ON or OFF, not {shown(mode)}")
         if self.on_lock_lost is not None:
             _check_callback("on_lock_lost", self.on_lock_lost, "the lock's name", "the thread's number")
         listeners: object = self.listeners
@@ -215,12 +215,14 @@ def _check_settings(made: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(made)
     def init(self: Config, *args: Any, **settings: Any) -> None:
+        if args:
+            raise TypeError(f"settings are passed by name: Config(lock_watchdog_timeout={shown(args[0])}, ...)")
         for name in settings:
             if name not in Config.__dataclass_fields__:
                 near = difflib.get_close_matches(name, Config.__dataclass_fields__, 1)
                 instead = _INSTEAD.get(name) or (f"did you mean {near[0]}?" if near else "see the page on Config")
                 raise TypeError(f"Config has no setting {name!r}: {instead}")
-        made(self, *args, **settings)
+        made(self, **settings)
 
     return init
 
@@ -242,7 +244,7 @@ _FLAGS = ("check_lock_synced_slaves", "fence_from_clock", "presence", "strict_se
 def _check_callback(name: str, callback: object, *args: str) -> None:
     """Raise ``TypeError`` for what cannot be called with these arguments, as far as that is known of it."""
     if not callable(callback):
-        raise TypeError(f"{name} must be callable, not {callback!r}")
+        raise TypeError(f"{name} must be callable, not {shown(callback)}")
     try:
         signature = inspect.signature(callback)
     except (TypeError, ValueError):
@@ -251,8 +253,8 @@ def _check_callback(name: str, callback: object, *args: str) -> None:
         signature.bind(*args)
     except TypeError:
         raise TypeError(
-            f"{name} is called with {len(args)} argument{'s'[: len(args) != 1]}, {' and '.join(args)}: {callback!r} "
-            f"takes {signature}"
+            f"{name} is called with {len(args)} argument{'s'[: len(args) != 1]}, {' and '.join(args)}: "
+            f"{shown(callback)} takes {signature}"
         ) from None
 
 

@@ -13,7 +13,7 @@ from pyredisson._asyncio.pipe import FORM
 from pyredisson._asyncio.runtime import AsyncioRuntime
 from pyredisson._core.names import check_name
 from pyredisson._shared import process
-from pyredisson._shared.arguments import own_keywords, refuse
+from pyredisson._shared.arguments import own_keywords, refuse, settings_by_name
 from pyredisson._shared.client import BaseClient
 from pyredisson.config import Config
 
@@ -52,6 +52,7 @@ class Redisson(BaseClient, Factory):
     _runtime_class = AsyncioRuntime
     _runtime: AsyncioRuntime  # pyright: ignore[reportIncompatibleVariableOverride]
 
+    @settings_by_name
     def __init__(
         self,
         redis: redis.asyncio.Redis | redis.asyncio.RedisCluster | None = None,

@@ -268,7 +268,7 @@ class Factory(NotPortable, shown="Redisson"):
         core = make_core(self._core, kinds.BarrierCore, name, BrokenBarrierError, parties, action, timeout)
         return Barrier(self, core)
 
-    def get_bounded_semaphore(self, name: str, value: int = 1) -> BoundedSemaphore:
+    def get_bounded_semaphore(self, name: str, value: int = 1, **unknown: NoReturn) -> BoundedSemaphore:
         """Return a handle on the bounded semaphore with this name. Raises as :meth:`get_lock`.
 
         Do not use it and :meth:`get_semaphore` with the same name.
@@ -280,8 +280,11 @@ class Factory(NotPortable, shown="Redisson"):
 
         Args:
             name: The semaphore's name.
-            value: The number of permits, which are set when the handle is first used: the same in all processes.
+            value: The number of permits, at least 1, which are set when the handle is first used: the same in all
+                processes.
         """
+        if unknown:
+            refuse(self.get_bounded_semaphore, unknown)
         return BoundedSemaphore(self, make_core(self._core, kinds.BoundedSemaphoreCore, name, value))
 
     def get_token_lock(

@@ -66,6 +66,16 @@ def check_watchdog_timeout(value: float, what: str) -> None:
         raise ValueError(f"{what}={value:g} is too short to be renewed in time: it is in seconds, and at least 0.1")
 
 
+def cut(text: str, most: int = 80) -> str:
+    """Return a text that a user passed, for a message."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def shown(value: object) -> str:
+    """Return how a value that a user passed is shown in a message."""
+    return cut(repr(value))
+
+
 def seconds(value: Any, what: str) -> float:
     """Return ``value`` (a :data:`Seconds`, or else an error) in seconds.
 
@@ -80,7 +90,9 @@ def seconds(value: Any, what: str) -> float:
             total = value.total_seconds()
             return total if total <= HOUR else ExplicitSeconds(total)
         if isinstance(value, bool) or not isinstance(value, Real):
-            raise TypeError(f"{what} must be a number of seconds or a timedelta, not {type(value).__name__}")
+            given = type(value).__name__
+            instead = f": pass float({what})" if given == "Decimal" else ""
+            raise TypeError(f"{what} must be a number of seconds or a timedelta, not {given}{instead}")
     try:
         result = float(value)
     except OverflowError:

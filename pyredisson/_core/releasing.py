@@ -240,7 +240,7 @@ def begin_release(
     """
     if ownership.holds and client.runtime.now() >= ownership.deadline:
         expire(client, ownership)
-    reason = ownership.loss or ownership.why_ended()
+    loss = ownership.loss
     if ownership.kind is not kind:
         adopt(kind, ownership)
     begun = ownership.begin_release(*holds, block=block, becoming=becoming)
@@ -250,9 +250,10 @@ def begin_release(
     if todo is Unlock.NOT_OWNED:
         raise not_owned(kind, ownership)
     if todo is Unlock.ENDED:
-        raise lost_error(ownership, reason)
+        raise lost_error(ownership, loss or ownership.why_ended())
     lease = lease or client.watchdog.lease_ms
-    return ReleaseCall(kind, ownership, request_id, lease, count, reason if todo is Unlock.LOST else None), epoch
+    lost = (loss or ownership.why_ended()) if todo is Unlock.LOST else None
+    return ReleaseCall(kind, ownership, request_id, lease, count, lost), epoch
 
 
 def to_release(kind: LockKind, ownership: Ownership) -> Ownership:

@@ -11,7 +11,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyredisson._core.deadline import lease_ms, wait_seconds
+from pyredisson._core.deadline import cut, lease_ms, wait_seconds
 from pyredisson._core.failures import Failure, explain_type
 from pyredisson._core.hold import SingleHold
 from pyredisson._core.kind import StoredKind
@@ -187,7 +187,7 @@ class PermitSemaphoreCore(PermitsCore):
     def _no_permit(self, permit_id: str, more: str = "") -> LockNotOwnedError:
         name = self.names.name
         reason = "it was released, has expired, or never existed"
-        return LockNotOwnedError(f"permit {permit_id} of {name!r} does not exist: {reason}{more}", name=name)
+        return LockNotOwnedError(f"permit {cut(permit_id)} of {name!r} does not exist: {reason}{more}", name=name)
 
     async def update_lease_time(self, permit_id: str, lease_time: Seconds | None) -> bool:
         """Let a permit expire ``lease_time`` from now. Returns whether it existed and had not expired."""

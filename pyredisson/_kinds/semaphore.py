@@ -256,7 +256,9 @@ class BoundedSemaphoreCore(SemaphoreCore):
     stored = StoredKind("bounded_semaphore", "semaphore", "number", SemaphoreNames, number="permits")
 
     def __init__(self, client: ClientCore, name: str, value: int) -> None:
-        super().__init__(client, name, count_of(value, "value"))
+        if count_of(value, "value") == 0:
+            raise ValueError("value must be at least 1: of a bounded semaphore of 0 no permit can ever be acquired")
+        super().__init__(client, name, value)
         self.value = value
 
     def check_released(self) -> None:

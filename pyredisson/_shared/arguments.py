@@ -9,10 +9,12 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import timedelta
+from functools import wraps
+from numbers import Real
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, SupportsIndex, TypeVar
 
-from pyredisson._core.deadline import Seconds, Uniform, lease_ms, wait_seconds
+from pyredisson._core.deadline import Seconds, Uniform, lease_ms, seconds, shown, wait_seconds
 from pyredisson.config import Backoff, Config, ConstantBackoff, ExponentialBackoff
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from pyredisson._kinds.lock import LockCore
 
 ClassT = TypeVar("ClassT", bound=type)
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 #: What a time to wait, and a lease, are called here and elsewhere.
 WAITS = ("wait_time", "timeout", "blocking_timeout", "wait", "max_wait")
@@ -32,7 +35,12 @@ ATTRIBUTES: Final = {
         "lock": "use get_lock(name)",
         "Lock": "use get_lock(name)",
         "semaphore": "use get_semaphore(name, permits=n)",
-        "from_client": "use Redisson(client)",
+        **dict.fromkeys(("from_client", "from_redis", "from_connection"), "use Redisson(client)"),
+        "from_pool": "use Redisson(redis.Redis(connection_pool=pool))",
+        "from_config": "use from_url(url, config=config)",
+        **dict.fromkeys(("create", "create_client", "from_host"), "use from_url(url)"),
+        **dict.fromkeys(("rlock", "get_rlock", "RLock"), "use get_lock(name), which is reentrant"),
+        **dict.fromkeys(("acquire", "hold"), "use get_lock(name).hold()"),
         "connect": "it connects at its first use",
         "disconnect": "use close()",
     },
@@ -41,8 +49,9 @@ ATTRIBUTES: Final = {
         "it has two sides: use read_lock() or write_lock(), each of which is a lock",
     ),
     "LeaderElection": {
-        "is_leader": "use `with election.term() as term:` and term.ensure_held(), or await election.leader()",
-        "elect": "use term(), or run(callback)",
+        "is_leader": "use `with election.term() as term:` and term.ensure_held(), or election.leader()",
+        **dict.fromkeys(("elect", "elected"), "use term(), or run(callback)"),
+        "campaign": "use start(callback)",
         "resign": "leave the block of term()",
     },
     "Semaphore": dict.fromkeys(("value", "get_value"), "use available_permits()"),
@@ -51,6 +60,7 @@ ATTRIBUTES: Final = {
         "acquired": "use is_held_by_current_thread(), or ensure_held()",
         "is_acquired": "use is_held_by_current_thread(), or ensure_held()",
         "reacquire": "use extend(lease_time)",
+        "extend_lease": "use extend(lease_time)",
         "renew": "use extend(lease_time); without a lease_time the watchdog renews it",
         "ttl": "use remain_time_to_live()",
         "reset": "use force_unlock()",
@@ -61,17 +71,47 @@ ATTRIBUTES: Final = {
 
 def instead_of(kind: type, name: str) -> str:
     """Return what to write instead of an attribute that a class of ours does not have; empty if that is not known."""
-    return next((each[name] for cls in kind.__mro__ if name in (each := ATTRIBUTES.get(cls.__name__, {}))), "")
+    known = next((each[name] for cls in kind.__mro__ if name in (each := ATTRIBUTES.get(cls.__name__, {}))), "")
+    ours = _snake_case(name)
+    return known or (f"use {ours}" if ours != name and ours in dir(kind) else "")
+
+
+class Guessed(type):
+    """A class that says what to write instead of an attribute that it does not have."""
+
+    __module__ = "pyredisson"
+
+    if not TYPE_CHECKING:  # Else anything could be asked of it.
+
+        def __getattr__(cls, name: str) -> NoReturn:
+            instead = f": {found}" if (found := instead_of(cls, name)) else ""
+            text = f"type object {cls.__name__!r} has no attribute {name!r}{instead}"
+            raise AttributeError(text, name=name, obj=cls)
 
 
 def own_keywords(kind: ClassT) -> ClassT:
     """Show the methods of a class without ``**unknown``, which they have for :func:`refuse` only."""
     for method in vars(kind).values():
-        if inspect.isfunction(method) and "unknown" in method.__code__.co_varnames:
+        if inspect.isfunction(method) and "unknown" in inspect.unwrap(method).__code__.co_varnames:
             signature = inspect.signature(method)
             known = [each for each in signature.parameters.values() if each.name != "unknown"]
             method.__signature__ = signature.replace(parameters=known)  # type: ignore[attr-defined]
     return kind
+
+
+def settings_by_name(method: FunctionT) -> FunctionT:
+    """Let a method that makes a client say how its settings are passed, if they are not passed by name."""
+    most = method.__code__.co_argcount
+    called = "" if method.__name__ == "__init__" else f".{method.__name__}"
+
+    @wraps(method)
+    def checked(*args: Any, **settings: Any) -> Any:
+        if len(args) > most:
+            first = ("redis, " if not called else "url, ") if most > 1 else ""
+            raise TypeError(f"settings are passed by name: Redisson{called}({first}config=Config(...))")
+        return method(*args, **settings)
+
+    return checked  # type: ignore[return-value]
 
 
 def refuse(method: Callable[..., Any], unknown: Mapping[str, object]) -> None:
@@ -105,12 +145,29 @@ def _instead(kind: type, method: str, wrong: str, accepted: Collection[str]) -> 
     return f"it takes {' and '.join(accepted)}{elsewhere}"
 
 
+#: What the number of permits is called here and elsewhere.
+_NUMBERS = frozenset({"permits", "value", "limit", "count", "initial", "initial_value", "max", "size", "n"})
+
+#: What other libraries let their users set of a lock, and what to write instead.
+_OF_A_LOCK: Final = {
+    "blocking": "try_lock() and acquire(blocking=False) do not wait",
+    **dict.fromkeys(("thread_local", "id", "token", "local"), "for another owner pass owner=client.new_owner()"),
+    "auto_renewal": "what is acquired without a lease_time is renewed",
+    "renew": "what is acquired without a lease_time is renewed",
+    **dict.fromkeys(("sleep", "retry_delay"), "waiters are woken; get_spin_lock(name, backoff) makes attempts alone"),
+}
+
+
 def _instead_for_handle(wrong: str, accepted: Collection[str], usual: str) -> str:
     """Return what to write instead of a wrong keyword of a method that makes a handle. ``usual``: our name for it."""
     if usual:
         return f"pass it where the lock is acquired: hold({usual}=...)"
-    if "permits" in accepted and wrong in ("value", "limit", "count", "initial", "max", "size"):
-        return "use permits"
+    if wrong in _NUMBERS:
+        number = next((each for each in accepted if each in _NUMBERS), None)
+        if number is not None:
+            return f"use {number}"
+    if "owner" in accepted and wrong in _OF_A_LOCK:
+        return _OF_A_LOCK[wrong]
     return f"it takes {' and '.join(accepted)}"
 
 
@@ -124,7 +181,7 @@ def check_times(wait_time: Seconds | None, lease_time: Seconds | None) -> None:
 def check_on_loss(callback: Callable[[], object]) -> None:
     """Raise ``TypeError`` unless it can be called without arguments, as far as that is known of it."""
     if not callable(callback):
-        raise TypeError(f"on_loss must be a function without arguments, such as stop.set, not {callback!r}")
+        raise TypeError(f"on_loss must be a function without arguments, such as stop.set, not {shown(callback)}")
     try:
         signature = inspect.signature(callback)
     except (TypeError, ValueError):
@@ -132,7 +189,7 @@ def check_on_loss(callback: Callable[[], object]) -> None:
     try:
         signature.bind()
     except TypeError:
-        raise TypeError(f"on_loss is called without arguments: {callback!r} takes {signature}") from None
+        raise TypeError(f"on_loss is called without arguments: {shown(callback)} takes {signature}") from None
 
 
 def wait_of(blocking: bool, timeout: float | timedelta | None) -> float | None:
@@ -150,12 +207,22 @@ def wait_of(blocking: bool, timeout: float | timedelta | None) -> float | None:
         )
     if timeout is None:
         timeout = -1
+    if not isinstance(timeout, float) and not hasattr(timeout, "__index__"):
+        timeout = _float_of(timeout)
     if blocking is True and type(timeout) is int and timeout == -1:
         return None
     threading.Lock().acquire(blocking, timeout)  # A free one takes any arguments that are in order.
     if not blocking:
         return 0
     return None if timeout == -1 else float(timeout)
+
+
+def _float_of(timeout: object) -> float:
+    """Return a timeout that is a number, such as a ``Fraction``, although ``threading`` would not take it."""
+    if not isinstance(timeout, Real):
+        given = type(timeout).__name__
+        raise TypeError(f"timeout must be a number of seconds, as for threading.Lock.acquire(), not {given}")
+    return seconds(timeout, "timeout")
 
 
 class UserBackoff:
@@ -259,18 +326,19 @@ class NotPortable:
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         kind = type(self).__name__
+        article = "an" if kind[0] in "AEIO" else "a"
         name = getattr(self, "name", None)
         url = getattr(getattr(self, "_client", self), "url", None)
         if url is None:
             raise TypeError(
-                f"a {kind} cannot be pickled or copied: it belongs to this process. Another process makes a client of "
-                "its own, and acquires the lock itself"
+                f"{article} {kind} cannot be pickled or copied: it belongs to this process. Another process makes a "
+                "client of its own, and acquires the lock itself"
             )
         masked = ", with the password in place of ***" if ":***@" in url else ""
         made = f".get_{_snake_case(kind)}({name!r})" if isinstance(name, str) else ""
         raise TypeError(
-            f"a {kind} cannot be pickled or copied: it belongs to its client in this process. In another process make "
-            f"a client from its URL{masked}: Redisson.from_url({url!r}){made}"
+            f"{article} {kind} cannot be pickled or copied: it belongs to its client in this process. In another "
+            f"process make a client from its URL{masked}: Redisson.from_url({url!r}){made}"
         )
 
 

@@ -21,7 +21,15 @@ from pyredisson._net.urls import (
     url_of_endpoint,
 )
 from pyredisson._shared import process
-from pyredisson._shared.arguments import BY_HAND, NotPortable, check_on_loss, core_of, warn_never_entered
+from pyredisson._shared.arguments import (
+    BY_HAND,
+    Guessed,
+    NotPortable,
+    check_on_loss,
+    core_of,
+    settings_by_name,
+    warn_never_entered,
+)
 from pyredisson._shared.runtime import BaseRuntime, known
 from pyredisson.errors import LockError
 from pyredisson.lease import AnyLease, Lease
@@ -43,7 +51,7 @@ if TYPE_CHECKING:
 # How they are made, and what they say of themselves.
 
 
-class BaseClient(NotPortable, shown="Redisson"):
+class BaseClient(NotPortable, shown="Redisson", metaclass=Guessed):
     """A client of either form, which has methods of its own for whatever may block."""
 
     #: What its connections are made of.
@@ -73,6 +81,7 @@ class BaseClient(NotPortable, shown="Redisson"):
         return self
 
     @classmethod
+    @settings_by_name
     def from_url(cls, url: str, *, config: Config | None = None, **redis_kwargs: Any) -> Self:
         """Return a client of the server at a URL. It connects at first use.
 
@@ -101,6 +110,7 @@ class BaseClient(NotPortable, shown="Redisson"):
         return cls._made(client_at(url, redis_kwargs, cls._form.api), config)
 
     @classmethod
+    @settings_by_name
     def from_env(cls, *, config: Config | None = None) -> Self:
         """Return a client of the server at ``PYREDISSON_URL``, else ``REDIS_URL``, else ``redis://localhost:6379``.
 
@@ -118,6 +128,7 @@ class BaseClient(NotPortable, shown="Redisson"):
             return cls.from_url(url, config=config)
 
     @classmethod
+    @settings_by_name
     def embedded(cls, *, config: Config | None = None) -> Self:
         """Start a private server and return its client; the server ends with the client.
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Literal, ParamSpec, TypeAlias, get_args
 
 from pyredisson import _kinds as kinds
-from pyredisson._core.deadline import AT_LEAST, Seconds, lease_ms, seconds, whole_ms
+from pyredisson._core.deadline import AT_LEAST, Seconds, lease_ms, seconds, shown, whole_ms
 from pyredisson._core.names import check_name
 from pyredisson._shared.arguments import NotPortable, check_times
 from pyredisson._shared.owners import make_core
@@ -90,7 +90,7 @@ def _check(function: object, word: str) -> None:
     if isinstance(function, (staticmethod, classmethod)):
         raise TypeError(f"put @{type(function).__name__} above @{word}, not below it")
     if not inspect.isfunction(function):
-        raise TypeError(f"{word}() decorates functions, not {function!r}")
+        raise TypeError(f"{word}() decorates functions, not {shown(function)}")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(
             f"{function.__qualname__}() is a generator: its body runs after the call, when the lock has been released; "
@@ -182,13 +182,13 @@ Guarding: TypeAlias = Literal["lock", "fair", "fenced", "spin", "token"]
 def check_kind(kind: str) -> None:
     """Raise ``ValueError`` unless it is one of :data:`Guarding`."""
     if kind not in get_args(Guarding):
-        raise ValueError(f"kind must be one of {', '.join(map(repr, get_args(Guarding)))}, not {kind!r}")
+        raise ValueError(f"kind must be one of {', '.join(map(repr, get_args(Guarding)))}, not {shown(kind)}")
 
 
 def check_when_busy(when_busy: str) -> None:
     """Raise ``ValueError`` unless it is one of :data:`WhenBusy`."""
     if when_busy not in get_args(WhenBusy):
-        raise ValueError(f"when_busy must be 'wait', 'skip' or 'raise', not {when_busy!r}")
+        raise ValueError(f"when_busy must be 'wait', 'skip' or 'raise', not {shown(when_busy)}")
 
 
 def lock_of(client: Any, kind: Guarding, name: str) -> Any:

@@ -13,7 +13,7 @@ import redis
 from pyredisson._core.names import check_name
 from pyredisson._core.runtime import run
 from pyredisson._shared import process
-from pyredisson._shared.arguments import own_keywords, refuse
+from pyredisson._shared.arguments import own_keywords, refuse, settings_by_name
 from pyredisson._shared.client import BaseClient
 from pyredisson._threads.factory import Factory
 from pyredisson._threads.runtime import ThreadsRuntime
@@ -52,6 +52,7 @@ class Redisson(BaseClient, Factory):
     _runtime_class = ThreadsRuntime
     _runtime: ThreadsRuntime  # pyright: ignore[reportIncompatibleVariableOverride]
 
+    @settings_by_name
     def __init__(
         self,
         redis: redis.Redis | redis.RedisCluster | None = None,

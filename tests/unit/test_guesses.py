@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -12,6 +14,8 @@ from click.testing import CliRunner
 import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config
+from pyredisson._core.deadline import wait_seconds
+from pyredisson._shared.arguments import wait_of
 from pyredisson._tools.web import web
 from tests.command_line import run_python
 
@@ -36,6 +40,12 @@ def client(request: pytest.FixtureRequest) -> Any:
         ("get_semaphore", "value", "use permits"),
         ("get_semaphore", "limit", "use permits"),
         ("get_permit_expirable_semaphore", "size", "use permits"),
+        ("get_bounded_semaphore", "permits", "use value"),
+        ("get_bounded_semaphore", "limit", "use value"),
+        ("get_lock", "sleep", r"get_spin_lock\(name, backoff\)"),
+        ("get_lock", "blocking", r"acquire\(blocking=False\)"),
+        ("get_lock", "thread_local", r"owner=client\.new_owner\(\)"),
+        ("get_lock", "auto_renewal", "without a lease_time is renewed"),
         ("get_lock", "colour", "it takes name and owner"),
     ],
 )
@@ -71,6 +81,12 @@ def test_a_setting(wrong, instead):
         ("get_fair_lock", "reacquire", r"use extend\(lease_time\)"),
         ("get_semaphore", "value", r"use available_permits\(\)"),
         ("get_leader_election", "is_leader", r"election\.leader\(\)"),
+        ("", "getLock", "use get_lock$"),
+        ("", "get_rlock", r"use get_lock\(name\), which is reentrant"),
+        ("get_lock", "tryLock", "use try_lock$"),
+        ("get_lock", "isHeldByCurrentThread", "use is_held_by_current_thread$"),
+        ("get_read_write_lock", "readLock", "use read_lock$"),
+        ("get_leader_election", "campaign", r"use start\(callback\)"),
         ("get_lock", "colour", "object has no attribute 'colour'$"),
     ],
 )
@@ -97,6 +113,79 @@ def test_a_read_write_lock_is_entered_by_one_of_its_sides(client):
     word = "async with" if is_async else "with"
     with pytest.raises(TypeError, match=rf"has two sides: use {word} lock\.read_lock\(\): or lock\.write_lock\(\)"):
         asyncio.run(enter()) if is_async else enter_here()
+
+
+@pytest.mark.parametrize("form", [pyredisson, pyredisson.asyncio], ids=["threads", "asyncio"])
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("from_client", r": use Redisson\(client\)$"),
+        ("from_redis", r": use Redisson\(client\)$"),
+        ("from_pool", r": use Redisson\(redis\.Redis\(connection_pool=pool\)\)$"),
+        ("from_config", r": use from_url\(url, config=config\)$"),
+        ("lock", r": use get_lock\(name\)$"),
+        ("colour", "'colour'$"),
+    ],
+)
+def test_an_attribute_of_the_class(form, name, instead):
+    with pytest.raises(AttributeError, match=f"^type object 'Redisson' has no attribute '{name}'.*{instead}|{instead}"):
+        getattr(form.Redisson, name)
+    assert not hasattr(form.Redisson, name)
+
+
+@pytest.mark.parametrize("form", [pyredisson, pyredisson.asyncio], ids=["threads", "asyncio"])
+def test_settings_by_position(form):
+    """The signatures do not show that this is looked at."""
+    made = form.Redisson
+    for call, shown in (
+        (lambda: made.from_url("redis://localhost", Config()), r"Redisson\.from_url\(url, config=Config\(\.\.\.\)\)"),
+        (lambda: made.from_env(Config()), r"Redisson\.from_env\(config="),
+        (lambda: made.embedded(Config()), r"Redisson\.embedded\(config="),
+        (lambda: made(None, Config()), r"Redisson\(redis, config="),
+        (lambda: Config(15), r"Config\(lock_watchdog_timeout=15, \.\.\.\)"),
+    ):
+        with pytest.raises(TypeError, match=rf"^settings are passed by name: {shown}"):
+            call()
+    assert list(inspect.signature(made).parameters) == ["redis", "config"]
+    assert list(inspect.signature(made.from_url).parameters) == ["url", "config", "redis_kwargs"]
+
+
+def test_a_decimal_is_no_time():
+    with pytest.raises(TypeError, match=r"not Decimal: pass float\(wait_time\)$"):
+        wait_seconds(Decimal("0.25"))  # type: ignore[arg-type]
+    for wrong in (Decimal("0.25"), "1"):
+        with pytest.raises(TypeError, match=f"^timeout must be a number of seconds, .*, not {type(wrong).__name__}$"):
+            wait_of(True, wrong)  # type: ignore[arg-type]
+    assert wait_of(True, Fraction(1, 4)) == wait_seconds(Fraction(1, 4)) == 0.25
+
+
+def test_a_bounded_semaphore_has_a_permit(client):
+    with pytest.raises(ValueError, match=r"^value must be at least 1"):
+        client.get_bounded_semaphore("seats", value=0)
+
+
+def test_a_long_value_is_cut_in_a_message(client):
+    lock, long = client.get_lock("orders"), "x" * 5000
+    for call in (
+        lambda: lock.hold(on_loss=long),
+        lambda: Config(on_lock_lost=long),  # type: ignore[arg-type]
+        lambda: Config(sharded_subscription_mode=long),  # type: ignore[arg-type]
+        lambda: client.synchronized("orders", kind=long),
+        lambda: client.synchronized("orders", when_busy=long),
+    ):
+        with pytest.raises((TypeError, ValueError)) as refusal:
+            call()
+        assert "xxxx…" in str(refusal.value)
+        assert len(str(refusal.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [("Redlock", "RedLock"), ("RedisLock", "Redisson"), ("LockNotAcquired", "LockTimeoutError")],
+)
+def test_a_name_of_another_library(name, instead):
+    with pytest.raises(AttributeError, match=f"no attribute '{name}': use pyredisson.{instead}$"):
+        getattr(pyredisson, name)
 
 
 def test_a_class_of_the_other_form():
