@@ -516,8 +516,9 @@ class Keyspace:
     @redis_command("ZADD", writes=True, deny_oom=True)
     def _zadd(self, key: bytes, option_or_score: bytes, next_one: bytes, *more: bytes) -> Reply:
         pairs = (option_or_score, next_one, *more)
-        only_if_there = option_or_score.upper() == b"XX"
-        if only_if_there:
+        option = option_or_score.upper()
+        only_if_there = option == b"XX"
+        if option in (b"XX", b"NX"):
             pairs = pairs[1:]
         if len(pairs) % 2:
             raise _syntax_error()
@@ -530,7 +531,7 @@ class Keyspace:
         added = 0
         for score, member in zip(scores, pairs[1::2], strict=True):
             is_new = member not in members.scores
-            if not (is_new and only_if_there):
+            if option not in (b"XX", b"NX") or is_new == (option == b"NX"):
                 members.put(member, score)
                 added += is_new
         return added
