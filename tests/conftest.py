@@ -184,7 +184,7 @@ def fresh_server() -> Iterator[Callable[..., Server]]:
     servers: list[Server] = []
 
     def start(build: Build = DEFAULT, *args: str) -> Server:
-        server = Server.start(build, *args)
+        server = Server(build, *args)
         servers.append(server)
         return server
 

@@ -155,13 +155,47 @@ def gone_hint(held: Ownership) -> str:
     return held.who.gone_hint()
 
 
+class InMargin(str):
+    """The reason for a loss before the lease ends on the server: by ``Config.loss_margin``.
+
+    Attributes:
+        until: When it ends there.
+        now: The clock by which it does.
+    """
+
+    __slots__ = ("now", "until")
+
+    until: float
+    now: Callable[[], float]
+
+    def __reduce__(self) -> Any:
+        return str, (str(self),)
+
+    def left(self) -> float:
+        """Return the seconds until another owner can begin; negative: since then."""
+        return self.until - self.now()
+
+
+def why_ended(client: ClientCore | None, deadline: float, more: str = "") -> str:
+    """Return why something is held no longer than until its deadline. ``more``: what else is known of it."""
+    margin = 0.0 if client is None else client.config.loss_margin
+    if client is not None and margin and client.runtime.now() < deadline + margin:
+        ends = InMargin(f"its lease has {margin:g} s left (Config.loss_margin){more}")
+        ends.until, ends.now = deadline + margin, client.runtime.now
+        return ends
+    return f"its lease expired{more}"
+
+
 def lost_error(held: Owned, reason: str = GONE) -> LockLostError:
     """The error for a holder who comes to use or to release what it lost."""
-    return LockLostError(
-        f"{held.what} {held.name!r} was lost by {held.who.describe()}: {reason}. Work done since then may have "
-        f"overlapped with {held.overlaps}",
-        name=held.name,
-    )
+    lost, over = f"{held.what} {held.name!r} was lost by {held.who.describe()}: {reason}", ""
+    if isinstance(reason, InMargin):
+        if (left := reason.left()) > 0:
+            text = f"{lost}. No one else can acquire it for another {left:.1f} s: stop what it protects before that"
+            return LockLostError(text, name=held.name)
+        over = f". The lease ended {-left:.1f} s ago"
+    text = f"{lost}{over}. Work done since then may have overlapped with {held.overlaps}"
+    return LockLostError(text, name=held.name)
 
 
 # ---- owned -----------------------------------------------------------------------------------------------------------
@@ -218,6 +252,10 @@ class Owned(ABC):
     @abstractmethod
     def remaining_of(self, hold: Any, now: float) -> float:
         """Return the seconds for which this hold is certain."""
+
+    @abstractmethod
+    def why_ended(self) -> str:
+        """Why it is held no longer than until its deadline, unless it was lost."""
 
     def call_when_lost(self, callback: Callable[[], None]) -> None:
         """Call this, too, when it is lost."""

@@ -40,7 +40,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from pyredisson._core.hold import GONE, NO_CALL, CallNote, HoldState, Owned
+from pyredisson._core.hold import GONE, NO_CALL, CallNote, HoldState, Owned, why_ended
 
 if TYPE_CHECKING:
     from pyredisson._core.hold import SingleHold
@@ -675,9 +675,12 @@ class Ownership(Owned):
         renewed = any(hold.watchdog for hold in self.holds)
         if client is not None and client.closed and renewed:
             return "its client was closed before it could be renewed"
-        margin = 0.0 if client is None else client.config.loss_margin
-        ends = f"its lease has {margin:g} s left (Config.loss_margin)" if margin else "its lease expired"
-        return f"{ends} before it could be renewed" if renewed else f"{ends}, and nothing renews a fixed lease"
+        more = " before it could be renewed" if renewed else ", and nothing renews a fixed lease"
+        return why_ended(client, self.deadline, more)
+
+    def why_ended(self) -> str:
+        """See :meth:`Owned.why_ended`."""
+        return why_ended(None if self.kind is None else self.kind.client, self.deadline)
 
     def leave_to_lease(self) -> None:
         """No one can release its holds, or is to be notified; until its deadline the server has them."""

@@ -240,7 +240,7 @@ def begin_release(
     """
     if ownership.holds and client.runtime.now() >= ownership.deadline:
         expire(client, ownership)
-    reason = ownership.loss or "its lease expired"
+    reason = ownership.loss or ownership.why_ended()
     if ownership.kind is not kind:
         adopt(kind, ownership)
     begun = ownership.begin_release(*holds, block=block, becoming=becoming)
@@ -292,7 +292,7 @@ def not_owned(kind: LockKind, ownership: Ownership, *, releases: bool = True) ->
     kind.client.check_open()  # A signal handler may have closed it since the call began.
     ended = _where_ended(kind, ownership)
     if ended is not None:
-        return lost_error(ended, "its lease expired")
+        return lost_error(ended, ended.why_ended())
     whole = next((hold.whole for hold in ownership.holds if hold.whole is not None and ownership.sees(hold)), None)
     if whole is not None:
         return LockNotOwnedError(
@@ -476,7 +476,7 @@ async def extend(
 
 def _raise_if_lost(ownership: Ownership, hold: SingleHold) -> None:
     if ownership.loss is not None or hold.state is not HoldState.HELD:
-        raise lost_error(ownership, ownership.loss or "its lease expired")
+        raise lost_error(ownership, ownership.loss or ownership.why_ended())
 
 
 # ---- late ------------------------------------------------------------------------------------------------------------

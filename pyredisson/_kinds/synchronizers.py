@@ -252,7 +252,7 @@ class ConditionCore(NumberedCore):
             raise lost_error(own, own.loss)
         holds += own.holds
         if not holds and own.ended_here() is not None:
-            raise lost_error(own, "its lease expired")
+            raise lost_error(own, own.why_ended())
         await release_all(client, kind, own, holds, becoming=HoldState.GIVEN_UP)
 
     async def _acquire_again(self, own: Ownership, holds: list[SingleHold]) -> None:

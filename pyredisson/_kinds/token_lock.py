@@ -185,7 +185,7 @@ class TokenLockCore(LockCore):
         if hold is None:
             raise not_owned(self.kind, ownership, releases=False)
         if ownership.loss is not None or hold.state is not HoldState.HELD:
-            raise lost_error(ownership, ownership.loss or "its lease expired")
+            raise lost_error(ownership, ownership.loss or ownership.why_ended())
         generation = ownership.generation
         now_ms, end_ms = await self._extend_until(ownership, generation, 0)
         until_ms = milliseconds + (now_ms if from_now or end_ms is None else max(now_ms, end_ms))

@@ -475,16 +475,14 @@ def target_of(client: object, config: Config, form: Form) -> Target:
         where = cluster_of(where, kind, kept_settings(settings))
     if isinstance(where, Cluster):
         return Target(where, partial(_link_to_cluster, where, config, form), app_in(where.settings), True)
-    if isinstance(where, Endpoint):
-        place, pool = where, None  # Redis-py's own connections, from a URL.
-    else:
+    pool = None
+    if not isinstance(where, Endpoint):
         check_client(where, form.api.Redis)
-        pool = where.connection_pool
-        place = _endpoint(pool)
-    made: Any = place.connection_class
+        pool, where = where.connection_pool, _endpoint(where.connection_pool)
+    made: Any = where.connection_class
     ours = (form.api.Connection, form.api.UnixDomainSocketConnection, form.api.SSLConnection)
-    make = partial(form.own, made, place.settings) if made in ours else partial(form.as_pool, pool)
-    return Target(place, partial(_link_to_server, make, config, place.sentinels), app_in(place.settings), False)
+    make = partial(form.own, made, where.settings) if pool is None or made in ours else partial(form.as_pool, pool)
+    return Target(where, partial(_link_to_server, make, config, where.sentinels), app_in(where.settings), False)
 
 
 def _link_to_server(transport: Callable[[], Transport], config: Config, sentinels: Sentinels | None) -> ServerLink:

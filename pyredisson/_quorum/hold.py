@@ -30,7 +30,7 @@ from pyredisson._core.failures import (
     superseded,
     without_effect,
 )
-from pyredisson._core.hold import CallNote, HoldState, Owned, SingleHold, lost_error
+from pyredisson._core.hold import CallNote, HoldState, InMargin, Owned, SingleHold, lost_error, why_ended
 from pyredisson._core.ownership import OF_CALL, Ownership
 from pyredisson._core.releasing import leave_block, release_all
 from pyredisson._core.replicas import NotAcknowledged, ReplicaAcknowledgement
@@ -55,6 +55,9 @@ if TYPE_CHECKING:
 #: Seconds after which a node that did not answer is lost, and for which a lost one is not believed to be back.
 LOST_AFTER = 0.5
 BACK_AFTER = 3.0
+
+#: Why a multi-lock is lost if none of its members says it.
+TOO_FEW: Final = "too few of its members are certain to be held"
 
 #: The kind of all multi-locks, quorums included, as inspection shows it.
 KIND: Final = "multi_lock"
@@ -215,6 +218,10 @@ class MultiHold(Owned):
                 deadlines.append(own.deadline)
         return certain_until(deadlines, self.quorum)
 
+    def why_ended(self) -> str:
+        """See :meth:`Owned.why_ended`; the server has all members as long as the first of them."""
+        return why_ended(self.client, min(own.deadline for own in self.ownerships))
+
     def remaining_of(self, hold: Any, now: float) -> float:
         """See :meth:`Owned.remaining_of`; it is the hold itself."""
         return self.remaining(now)
@@ -280,9 +287,10 @@ class MultiHold(Owned):
             standing = self.certain_until() > now or self._ran_out(now)
             if standing or self.loss is not None or self.state is not HoldState.HELD or self.released:
                 return
-            losses = (own.loss for _, _, own, _ in self.each())
-            lost = next((each for each in losses if each is not None), "too few of its members are certain to be held")
-            self.loss = self._why() or lost
+            losses = [own.loss for _, _, own, _ in self.each() if own.loss is not None]
+            taken_away = [each for each in losses if not isinstance(each, InMargin)]
+            in_margin = sorted((each for each in losses if isinstance(each, InMargin)), key=InMargin.left)
+            self.loss = self._why() or next(iter([*taken_away, *in_margin]), TOO_FEW)
         self.client.notify(self)
         for client in self.clients():
             client.announce_loss(self, self.loss, quietly=quietly)

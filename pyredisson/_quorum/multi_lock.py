@@ -394,7 +394,7 @@ def _raise_if_ended(whole: MultiHold) -> None:
     """Raise ``LockLostError`` unless it is certain to be held."""
     lost = whole.find_loss()
     if lost is not None or whole.certain_until() <= whole.client.runtime.now():
-        raise lost_error(whole, lost or "its lease expired")
+        raise lost_error(whole, lost or whole.why_ended())
 
 
 def _as_found(other: MultiHold) -> tuple[str, Holder | None]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypeVar, final
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import redis
 import redis.exceptions as rx
@@ -28,7 +28,6 @@ EventName: TypeAlias = Literal[
 ]
 
 
-@final
 @dataclass(frozen=True)
 class Evidence:
     """What was received between two views.
@@ -51,7 +50,6 @@ class Evidence:
 NOTHING = Evidence()
 
 
-@final
 @dataclass(frozen=True)
 class Change:
     """Something that happened to a lock.
@@ -164,9 +162,7 @@ def name_of(channel: str) -> str | None:
     return name[1:-1] if name.startswith("{") and name.find("}") == len(name) - 1 else name
 
 
-@final
-@dataclass(frozen=True)
-class Message:
+class Message(NamedTuple):
     """Something that a server announced.
 
     Attributes:
@@ -182,7 +178,6 @@ class Message:
     text: str = ""
 
 
-@final
 class MessageReader:
     """One server's messages, received by a thread until it is closed; a lost connection is made again.
 
@@ -274,7 +269,6 @@ def _pubsub_of(server: Server) -> Any:
 T = TypeVar("T")
 
 
-@final
 class Pace:
     """Lets a repeated work take only a part of the time, however long it takes.
 
@@ -309,11 +303,9 @@ def in_daemon_thread(call: Callable[[], T], name: str) -> Future[T]:
 
     def run() -> None:
         try:
-            value = call()
+            result.set_result(call())
         except Exception as error:
             result.set_exception(error)
-        else:
-            result.set_result(value)
 
     threading.Thread(target=run, name=name, daemon=True).start()
     return result

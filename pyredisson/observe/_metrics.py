@@ -106,14 +106,10 @@ class Entries(Generic[T]):
         """Enter one that begins now. Returns that of the same key whose end was not noticed, if there is one."""
         before = self.all.get(key)
         self.all[key] = (time.monotonic(), lease, value)
-        self.sweep_if_many()
-        return None if before is None else before[2]
-
-    def sweep_if_many(self) -> None:
-        """Remove what has expired, if there is much. Who enters something into ``all`` calls this now and then."""
         if len(self.all) >= self._sweep_at:
             self.sweep()
             self._sweep_at = max(FIRST_SWEEP, 2 * len(self.all))
+        return None if before is None else before[2]
 
     def end(self, key: Key) -> T | None:
         """Remove one, and return its value; ``None`` if it is not there."""

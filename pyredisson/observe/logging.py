@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyredisson._core import events
+from pyredisson._core.hold import InMargin
 from pyredisson._core.names import PRESENCE_KEYS
 
 if TYPE_CHECKING:
@@ -182,6 +183,8 @@ def _words(event: events.Event) -> dict[str, Any]:
     """Return the attributes of an event, some of them in words."""
     words = dict(vars(event))
     match event:
+        case events.Lost(reason=InMargin() as reason):
+            words["reason"] = f"{reason}; no one else can acquire it for another {max(0.0, reason.left()):.1f} s"
         case events.HeldTooLong(stack=stack) | events.WaitingTooLong(stack=stack):
             words["doing"] = "; it is at:\n" + "\n".join(stack) if stack else ""
         case events.PermitsDiffer(name=name):

@@ -89,7 +89,6 @@ class OpenTelemetryListener:
         max_labels: int = MAX_LABELS,
     ) -> None:
         self._by_label: PerLabel[_Group] = PerLabel(label, max_labels, _group_of)
-        self._all = self._by_label.single
         self._holds: Entries[_HoldOf] = Entries(lambda hold, until: _end(hold, at=until))
         self._waits: Entries[_Group] = Entries()
         self._tracer = trace.get_tracer("pyredisson", __version__, tracer_provider)
@@ -104,7 +103,7 @@ class OpenTelemetryListener:
     def __call__(self, event: events.Event) -> None:
         """Record an event."""
         if isinstance(event, events.LockEvent):
-            self._record_lock_event(event, self._all or self._by_label.of(event.name))
+            self._record_lock_event(event, self._by_label.of(event.name))
         else:
             self._record_client_event(event)
 

@@ -21,22 +21,17 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
-from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import Any, NamedTuple, final
 
 from pyredisson import events
 from pyredisson._core.failures import REASONS
 from pyredisson._shared.extras import Extra
-from pyredisson.events import Acquired, Released
 from pyredisson.observe import _metrics
 from pyredisson.observe._metrics import BUCKETS, MAX_LABELS, Entries, Label, PerLabel
 
 with Extra("prometheus"):
-    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, Metric
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-
-if TYPE_CHECKING:
-    from prometheus_client.metrics_core import Metric
 
 __all__ = ["BUCKETS", "PrometheusListener"]
 
@@ -85,63 +80,33 @@ class PrometheusListener:
         self._counters = _Counters(names, registry)
         self._holds: Entries[_OfLabel] = Entries(lambda metrics, _: metrics.hold_ended())
         self._waits: Entries[_OfLabel] = Entries()
-        self._held = self._holds.all
-        self._shared = "PROMETHEUS_MULTIPROC_DIR" in os.environ
         frequent = (
             _Shared(self._counters, registry, bounds)
-            if self._shared
+            if "PROMETHEUS_MULTIPROC_DIR" in os.environ
             else _Computed(self._counters, registry, bounds, self._holds, self._waits)
         )
         self._by_label: PerLabel[_OfLabel] = PerLabel(label, max_labels, frequent.of_label)
-        self._all, self._by_name = self._by_label.single, self._by_label.by_name
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
     def __call__(self, event: events.Event) -> None:
         """Count an event."""
-        # These two come first, with the fewest steps: each acquire and release emits them.
-        kind = type(event)
-        if kind is Acquired:
-            if TYPE_CHECKING:
-                assert isinstance(event, Acquired)
-            if event.holds == 1:
-                metrics = self._all or self._by_name.get(event.name) or self._by_label.of(event.name)
-                metrics.acquired(event.waited)
-                if self._shared:
-                    if self._holds.begin((event.name, event.owner), event.lease, metrics) is None:
-                        metrics.hold_began()
-                else:
-                    self._held[event.name, event.owner] = (monotonic(), event.lease, metrics)
-                    if len(metrics.unsorted) >= BUFFER:
-                        metrics.sort()
-                        self._holds.sweep_if_many()
-            elif not event.holds:
-                self._count_permits(event)
-        elif kind is Released:
-            if TYPE_CHECKING:
-                assert isinstance(event, Released)
-            if event.holds == 0:
-                metrics = self._all or self._by_name.get(event.name) or self._by_label.of(event.name)
-                metrics.held(event.held)
-                if self._held.pop((event.name, event.owner), None) is not None and self._shared:
-                    metrics.hold_ended()
-        elif isinstance(event, events.LockEvent):
-            self._count_lock_event(event)
+        if isinstance(event, events.LockEvent):
+            self._count_lock_event(event, self._by_label.of(event.name))
         else:
             self._count_client_event(event)
 
-    def _count_permits(self, event: Acquired) -> None:
-        """Count an acquire of permits, whose hold is not measured: their release emits nothing."""
-        metrics = self._all or self._by_label.of(event.name)
-        metrics.acquired(event.waited)
-        if len(metrics.unsorted) >= BUFFER:
-            metrics.sort()
-
-    def _count_lock_event(self, event: events.LockEvent) -> None:
-        metrics = self._all or self._by_label.of(event.name)
+    def _count_lock_event(self, event: events.LockEvent, metrics: _OfLabel) -> None:
         key = (event.name, event.owner)
         match event:
+            case events.Acquired(holds=0 | 1 as holds, waited=waited):
+                metrics.acquired(waited)
+                if holds and self._holds.begin(key, event.lease, metrics) is None:  # The end of permits emits nothing.
+                    metrics.hold_began()
+            case events.Released(holds=0, held=seconds):
+                metrics.held(seconds)
+                self._end_hold(key)
             case events.TimedOut(waited=waited):
                 metrics.timed_out(waited)
                 metrics.failures["timeout"]()
@@ -155,12 +120,15 @@ class PrometheusListener:
                 if self._waits.end(key) is not None:
                     metrics.wait_ended()
             case events.Lost() | events.OutcomeUnknown(request="an unlock") | events.GivenBack() | events.HolderGone():
-                if (held := self._holds.end(key)) is not None:
-                    held.hold_ended()
+                self._end_hold(key)
         if (counter := metrics.counters.get(type(event))) is not None:
             counter()
         else:
             self._counters.count(event)
+
+    def _end_hold(self, key: tuple[str, str]) -> None:
+        if (metrics := self._holds.end(key)) is not None:
+            metrics.hold_ended()
 
     def _count_client_event(self, event: events.Event) -> None:
         if isinstance(event, events.ClientCollected):
@@ -233,9 +201,6 @@ class _OfLabel(NamedTuple):
     timed_out: Callable[[float], object]
     held: Callable[[float], object]
     failed: Callable[[float], object]
-    #: Values that wait to be sorted by the function below, which is called when there are many.
-    unsorted: Sequence[float] = ()
-    sort: _Count = _nothing
     hold_began: _Count = _nothing
     hold_ended: _Count = _nothing
     wait_began: _Count = _nothing
@@ -270,23 +235,10 @@ class _Computed:
 
     def of_label(self, label: str | None) -> _OfLabel:
         """Return what to call for a lock with this label."""
-        acquired, timed_out, held, failed = them = [BufferedHistogram(self._bounds) for _ in range(4)]
-        self._histograms[label] = them
-
-        def sort() -> None:
-            acquired.sort()
-            held.sort()
-
-        return _OfLabel(
-            label,
-            *self._counters.of_label(label),
-            acquired.add,
-            timed_out.add_and_sort,
-            held.add,
-            failed.add_and_sort,
-            acquired.values,
-            sort,
-        )
+        acquired, timed_out, held, failed = histograms = [BufferedHistogram(self._bounds) for _ in range(4)]
+        self._histograms[label] = histograms
+        counters = self._counters.of_label(label)
+        return _OfLabel(label, *counters, acquired.add, timed_out.add, held.add, failed.add)
 
     def describe(self) -> list[Any]:
         """Return the metrics without values: a registry wants to know their names."""
@@ -397,23 +349,22 @@ class Totals(NamedTuple):
 class BufferedHistogram:
     """A histogram to which an acquire adds a value by appending to a list.
 
-    That needs no mutex, where ``prometheus_client`` needs two. Who appends calls :meth:`sort` when the list is long.
+    That needs no mutex, where ``prometheus_client`` needs two.
     """
 
-    __slots__ = ("_bounds", "_counts", "_mutex", "_sum", "add", "values")
+    __slots__ = ("_bounds", "_counts", "_mutex", "_sum", "_values")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
-        self.values: list[float] = []
-        self.add: Callable[[float], None] = self.values.append
+        self._values: list[float] = []
         self._mutex = threading.Lock()
 
-    def add_and_sort(self, value: float) -> None:
+    def add(self, value: float) -> None:
         """Add a value, and sort them if they are many."""
-        self.add(value)
-        if len(self.values) >= BUFFER:
+        self._values.append(value)
+        if len(self._values) >= BUFFER:
             self.sort()
 
     def sort(self) -> None:
@@ -432,8 +383,8 @@ class BufferedHistogram:
 
     def _sort(self) -> None:
         # Others may append meanwhile, to the end; only the holder of the mutex removes.
-        values = self.values[:]
-        del self.values[: len(values)]
+        values = self._values[:]
+        del self._values[: len(values)]
         for value in values:
             self._counts[bisect_left(self._bounds, value)] += 1
         self._sum += sum(values)

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from pyredisson import Config, Redisson
-from pyredisson._tools.exporter import Exporter, Scanner
+from pyredisson._tools.metrics import Exporter, Scanner
 from pyredisson.inspection import LockView, Snapshot, WaiterView, Who
 from pyredisson.inspection.inspector import Keep
 from tests.command_line import Program

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from contextlib import suppress
 
 import pytest
@@ -48,6 +49,41 @@ def test_a_hold_is_lost_before_its_lease_ends_and_no_other_owner_begins(world, a
     with theirs.hold(wait_time=0.5):  # It was released, although it was lost.
         pass
     assert called == [1]
+
+
+@each_runtime
+@each_kind
+def test_until_the_lease_ends_on_the_server_no_error_speaks_of_an_overlap(world, alice, kind, key, caplog):
+    """It says for how long no other owner can begin; once that is over, that they may have."""
+    client = world.client(loss_margin=MARGIN)
+    mine = single(alice, client, kind)
+    with (
+        pytest.raises(
+            LockLostError, match=r"left \(Config\.loss_margin\), and nothing .* fixed lease\. The lease ended"
+        ),
+        mine.hold(lease_time=LEASE) as lease,
+    ):
+        world.until(lambda: lease.lost)
+        with pytest.raises(LockLostError, match=r"No one else can acquire it for another [01]\.\d s: stop") as early:
+            lease.ensure_held()
+        assert "overlap" not in str(early.value)
+        world.pass_time(MARGIN + 0.1)
+        with pytest.raises(
+            LockLostError, match=r"The lease ended \d\.\d s ago\. Work done since then may have overlapped"
+        ):
+            lease.ensure_held()
+    logged = [each.getMessage() for each in caplog.records if "was lost" in each.getMessage()]
+    assert all(re.search(r"no one else can acquire it for another [01]\.\d s$", each) for each in logged), logged
+
+
+@each_runtime
+def test_so_does_an_unlock_of_a_fixed_lease_that_ran_out(world, alice):
+    mine = single(alice, world.client(loss_margin=MARGIN), "lock")
+    mine.lock(LEASE)
+    world.pass_time(LEASE - MARGIN + 0.1)
+    with pytest.raises(LockLostError, match=r"No one else can acquire it for another [01]") as caught:
+        mine.unlock()
+    assert "overlap" not in str(caught.value)
 
 
 @each_runtime

@@ -142,14 +142,6 @@ def test_the_users_own_commands_are_not_disturbed(world, alice, bob):
     assert alice.do(users.get, "number") == "19"
 
 
-@sync_and_async
-def test_a_client_of_the_other_form_is_refused(world):
-    other = redis.asyncio.Redis() if world.runtime == "threads" else redis.Redis()
-    for wrong in (other, "redis://localhost", 5):
-        with pytest.raises(TypeError):
-            world.api.Redisson(wrong)
-
-
 def over(world: ClockWorld, pool: Any) -> Any:
     return world.look_after(world.redis_py.Redis.from_pool(pool))
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from contextlib import ExitStack
-from subprocess import run
 from typing import Any
 
 import pytest
 
 from pyredisson import Config, LockTimeoutError, Redisson
 from pyredisson.inspection import LockView, as_json
+from tests.command_line import output_of
 from tests.sentinels import SERVICE, SentinelSet
 from tests.servers import HOST, VALKEY
 from tests.waiting import until
@@ -221,7 +220,7 @@ def check(world: ClockWorld, client: Any, name: str) -> None:
 
 def test_a_client_that_inspects_nothing_does_not_load_it():
     code = "import sys, pyredisson, pyredisson.asyncio; print([each for each in sys.modules if 'inspection' in each])"
-    assert run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert output_of(code) == "[]"
 
 
 def test_what_has_run_once_is_no_leak_although_its_client_has_ended(valkey, unique_name):

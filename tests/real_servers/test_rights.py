@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from pyredisson import Config, Redisson, Skipped
 from pyredisson._tools.cli import cli
-from pyredisson._tools.exporter import Exporter, Scanner
+from pyredisson._tools.metrics import Exporter, Scanner
 from pyredisson.inspection import Inspector
 from tests.examples import ROOT
 from tests.servers import HOST, Build, Server

@@ -16,8 +16,6 @@ from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.engine.world import Process
 from tests.simulated.history import HandleHistory, Plan
 
-__all__ = ["CONFIG", "LockHistory", "LockPlan", "ReadWriteHistory", "TokenHistory"]
-
 CONFIG = Config(lock_watchdog_timeout=3.0, timeout=0.9, max_wait_without_check=2.0, fair_lock_wait_timeout=6.0)
 
 

@@ -15,8 +15,6 @@ from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.engine.world import Process
 from tests.simulated.history import HandleHistory, Plan
 
-__all__ = ["CONFIG", "GUARD", "QuorumHistory", "QuorumPlan"]
-
 #: Longer than any lease here: a node that was restarted empty has no vote for so long.
 GUARD = 5.0
 

@@ -15,8 +15,6 @@ from tests.worlds.base import World
 from tests.worlds.environments import Environment
 from tests.worlds.simulated import SimulatedWorld
 
-__all__ = ["Machine", "run_on_server", "run_simulated"]
-
 
 class Machine(RuleBasedStateMachine):
     """A state machine in a world of its own, new and empty for each example.

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from pyredisson import Config, Redisson
 from pyredisson._tools.cli import cli
-from pyredisson._tools.exporter import Exporter, Scanner, write_once
+from pyredisson._tools.metrics import Exporter, Scanner, write_once
 from pyredisson._tools.watch import Watch, glance_at
 from pyredisson.inspection import Inspector, Snapshot
 from tests.servers import HOST, Server
@@ -269,7 +269,7 @@ def exported(scanner: Scanner) -> dict[str, float]:
 
 
 def test_a_scan_that_has_not_ended_says_nothing_of_the_server(monkeypatch):
-    monkeypatch.setattr("pyredisson._tools.exporter.Scanner.latest.__defaults__", (0.01,))
+    monkeypatch.setattr("pyredisson._tools.metrics.Scanner.latest.__defaults__", (0.01,))
     ended = threading.Event()
 
     def scan(keep):
@@ -283,7 +283,7 @@ def test_a_scan_that_has_not_ended_says_nothing_of_the_server(monkeypatch):
 
 
 def test_once_waits_for_its_scan(monkeypatch, capsys):
-    monkeypatch.setattr("pyredisson._tools.exporter.Scanner.latest.__defaults__", (0.01,))
+    monkeypatch.setattr("pyredisson._tools.metrics.Scanner.latest.__defaults__", (0.01,))
     threading.Timer(0.3, (ended := threading.Event()).set).start()
     scanner = Scanner(lambda _: (ended.wait(10), Snapshot(1.0))[1], 60.0)
     assert write_once(Exporter(scanner), scanner) == 0

@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
 from pyredisson._core.client import ClientCore
@@ -50,9 +49,7 @@ class FakeMutex:
         assert not self.held, "taken twice"
         self.held = True
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.held = False
 
 

@@ -55,9 +55,10 @@ def test_a_client_of_the_other_form_is_led_there():
         pyredisson.Redisson(redis.asyncio.Redis())
     with pytest.raises(TypeError, match=r"not redis\.client.*; pyredisson\.Redisson"):
         pyredisson.asyncio.Redisson(redis.Redis())
-    for wrong in ("redis://h", 5, object()):
-        with pytest.raises(TypeError, match="from_url"):
-            pyredisson.Redisson(wrong)
+    for api in (pyredisson, pyredisson.asyncio):
+        for wrong in ("redis://h", 5, object()):
+            with pytest.raises(TypeError, match="from_url"):
+                api.Redisson(wrong)
 
 
 @both

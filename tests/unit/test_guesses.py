@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -15,7 +13,7 @@ import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config
 from pyredisson._tools.web import web
-from tests.examples import ROOT
+from tests.command_line import run_python
 
 
 @pytest.fixture(params=[pyredisson, pyredisson.asyncio], ids=["threads", "asyncio"])
@@ -152,10 +150,10 @@ EXTRAS = {
 def test_a_missing_extra_is_named(module):
     extra, package = EXTRAS[module]
     program = f"import sys; sys.modules[{package!r}] = None\nimport {module}"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = run_python(program, exit_code=1)
     assert f'is not installed: pip install "pyredisson[{extra}]"' in done.stderr.splitlines()[-1]
 
 
 def test_the_listener_of_opentelemetry_needs_no_other_extra():
     program = "import sys; sys.modules['prometheus_client'] = None\nimport pyredisson.observe.opentelemetry"
-    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+    run_python(program)

@@ -24,7 +24,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from types import TracebackType
 from typing import Any, Literal
 
 from tests.forms import enter_of, exit_of
@@ -125,10 +124,8 @@ class Remote:
     def __enter__(self) -> Any:
         return self.enter()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._actor.do(exit_of(self.real), kind, error, trace)
+    def __exit__(self, *raised: object) -> None:
+        self._actor.do(exit_of(self.real), *raised)
 
 
 class Call:

@@ -15,8 +15,6 @@ from tests.simulated.engine.world import World as Simulation
 from tests.worlds.base import PATIENCE, Actor, Pending, Remote, World, method_of
 from tests.worlds.store import Messages, Store
 
-__all__ = ["SimulatedWorld"]
-
 
 class SimulatedPending(Pending):
     """A call under way in the simulation, which goes on only while the test waits for something."""

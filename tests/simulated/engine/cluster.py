@@ -22,8 +22,6 @@ from tests.simulated.engine.redis import ServerError
 from tests.simulated.engine.replication import Lag, Loss, ReplicatedNode, Replication, what_was_lost
 from tests.simulated.engine.world import World
 
-__all__ = ["ClusterNode", "Shard", "SimulatedCluster", "View"]
-
 #: After so many seconds without an answer a node is taken for dead, by the others, and by itself if they are gone.
 NODE_TIMEOUT = 0.6
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from tests.simulated.engine.cluster import SimulatedCluster
     from tests.simulated.engine.network import Network
 
-__all__ = ["RoutedClient", "RoutedRuntime", "cluster_client", "sentinel_client"]
-
 
 class RoutedRuntime(Seam):
     """The view of a client that has a link, as those over sockets have."""

@@ -21,8 +21,6 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("the simulated server runs Lua through lupa: pip install 'pyredisson[testing]'") from error
 
-__all__ = ["Caller", "Interpreter", "Script", "sha1_of"]
-
 _PRELUDE: Final = rb"""
 local python = ...
 

@@ -13,8 +13,6 @@ from tests.simulated.engine.network import Host, Network, Wire
 from tests.simulated.engine.replication import Lag, Loss, ReplicatedNode, Replication, what_was_lost
 from tests.simulated.engine.world import World
 
-__all__ = ["DataNode", "SentinelNode", "SimulatedSentinels"]
-
 #: After so many seconds without an answer from the master the sentinels begin to replace it.
 DOWN_AFTER = 0.5
 
