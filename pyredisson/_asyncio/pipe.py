@@ -24,8 +24,8 @@ from redis.backoff import NoBackoff
 from pyredisson._core.failures import Connecting, Failure, NotSent, Unanswered, as_failure
 from pyredisson._core.runtime import Reply, ServerRequest
 from pyredisson._net.link import CONNECTING, Pool, ServerLink, Stream, Transport
-from pyredisson._net.urls import REFUSED, Form, Link, UserTransport, UserWire, no_reply, own_settings, place_of
-from pyredisson._net.wire import as_redis_error, as_reply, is_push, new_reader, not_opened
+from pyredisson._net.urls import REFUSED, Form, Link, UserTransport, UserWire, own_settings, place_of
+from pyredisson._net.wire import as_redis_error, as_reply, is_push, new_reader, no_reply, not_opened
 from pyredisson._shared.process import monotonic
 from pyredisson.errors import ClientClosedError
 
@@ -322,7 +322,7 @@ async def _in_time(link: Link, request: ServerRequest) -> Any:
         # It may have to connect, for which there is no time of its own here.
         return await asyncio.wait_for(work, max(within, CONNECTING))
     except asyncio.TimeoutError:
-        raise Unanswered(rx.TimeoutError(f"no reply from the server within {within:.3g} s")) from None
+        raise Unanswered(no_reply(within)) from None
 
 
 def _begin(request: ServerRequest) -> asyncio.Future[Any]:

@@ -23,6 +23,7 @@ from pyredisson._net.wire import (
     is_no_script,
     is_push,
     is_wrong_server,
+    no_reply,
     pack,
     resent,
 )
@@ -429,7 +430,7 @@ class ServerLink:
             missing = len(commands)
             while missing > 0:
                 if (left := over - self._now()) <= 0:
-                    raise NotSent(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
+                    raise NotSent(no_reply(timeout))
                 said = await stream.read(left)
                 if said is None:
                     raise NotSent(rx.ConnectionError("Connection closed by server."))

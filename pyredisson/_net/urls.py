@@ -682,8 +682,3 @@ class UserTransport(Transport):
 def place_of(connection: Any) -> Any:
     """Return where a connection of redis-py leads, as far as it says."""
     return getattr(connection, "host", None), getattr(connection, "port", None)
-
-
-def no_reply(timeout: float) -> rx.TimeoutError:
-    """Return the error for a reply that was not received in time."""
-    return rx.TimeoutError(f"no reply from the server within {timeout:.3g} s")

@@ -453,3 +453,8 @@ def not_opened(error: Exception) -> Failure:
     error = as_redis_error(error)
     failure = failure_of(error)
     return failure if isinstance(failure, Passing) else NotSent(error)
+
+
+def no_reply(timeout: float) -> rx.TimeoutError:
+    """Return the error for a reply that was not received in time."""
+    return rx.TimeoutError(f"no reply from the server within {timeout:.3g} s")

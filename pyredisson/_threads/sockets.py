@@ -25,8 +25,8 @@ from redis.retry import Retry
 from pyredisson._core.failures import Connecting, Failure, NotSent, Unanswered
 from pyredisson._core.runtime import Reply, Request, ServerRequest, run
 from pyredisson._net.link import CONNECTING, FRESH, KEEP_IDLE, Pool, ServerLink, Stream, Transport
-from pyredisson._net.urls import REFUSED, Form, Link, UserTransport, UserWire, no_reply, own_settings, place_of
-from pyredisson._net.wire import Address, Dial, as_reply, is_push, new_reader, not_opened
+from pyredisson._net.urls import REFUSED, Form, Link, UserTransport, UserWire, own_settings, place_of
+from pyredisson._net.wire import Address, Dial, as_reply, is_push, new_reader, no_reply, not_opened
 from pyredisson._shared.process import monotonic
 from pyredisson._threads.background import BackgroundThread, Flag, ThreadTicket, end_inherited_thread
 
@@ -107,7 +107,7 @@ class Connection:
         """Receive the reply to a request that was sent; of the timeout that was set only so much is left."""
         if self._plain:
             if not Readiness(self.sock).wait(left):
-                raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
+                raise Unanswered(no_reply(timeout))
         else:
             self.set_timeout(left)
         return self.exchange(None, timeout)
@@ -176,7 +176,7 @@ class Connection:
         """Return what it means that a socket could not be read. What a signal handler has raised is raised again."""
         raise_if_foreign(error, self.sock)
         if isinstance(error, _WOULD_BLOCK):
-            return Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
+            return Unanswered(no_reply(timeout))
         return Unanswered(rx.ConnectionError(f"Error while reading from socket: {error}"))
 
     async def call_many(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
@@ -556,7 +556,7 @@ class InThread:
     def receive(self) -> Reply:
         """See :meth:`Dialled.receive`."""
         if not run(self._dial.wait(max(0.0, self._until - monotonic()))):
-            raise Unanswered(rx.TimeoutError(f"no reply from the server within {self._timeout:.3g} s"))
+            raise Unanswered(no_reply(self._timeout))
         failure = self._dial.failure
         if isinstance(failure, Exception) and not isinstance(failure, Failure):
             raise Unanswered(failure)
