@@ -49,7 +49,7 @@ CASES: Final = [
         "as many expired permits as are wanted are made available, announced and taken",
         permits(0) | taken(*((THIRDS[number], 1000.0 + number) for number in range(3))),
         take_permit(PERMIT + PERMIT_2),
-        [2, 0, 0],
+        [2, 0, -1],
         permits(0) | taken((THIRDS[2], 1002.0), ENDLESS, (PERMIT_2, NEVER_MS)) | done(5, 2),
         sends(2),
     ),
