@@ -235,10 +235,6 @@ class Inspector:
         if stored is not None and stored.kind.form == "number" and stored.taken:
             return Unlocked(name, "not_held", look.view(stored), foreign=self.foreign(name))
         if stored is not None and stored.kind.number == "permits":
-            if holder is None:
-                raise ValueError(
-                    "the permits of a semaphore have no owner: release them with pyredisson permits NAME --free N"
-                )
             return self._release_permits(look, stored, holder, force)
         if stored is not None and stored.kind.number is not None:
             raise ValueError("a latch has no owner: count it down")
@@ -264,8 +260,12 @@ class Inspector:
             notified, about_waiters = self._finish_token(stored)
         return Unlocked(name, outcome, before, stored_owners, notified, about_waiters=about_waiters)
 
-    def _release_permits(self, look: Look, stored: Stored, holder: str, force: bool) -> Unlocked:
+    def _release_permits(self, look: Look, stored: Stored, holder: str | None, force: bool) -> Unlocked:
         """Release the permits that a holder is known to have."""
+        if holder is None:
+            raise ValueError(
+                "the permits of a semaphore have no owner: release them with pyredisson permits NAME --free N"
+            )
         look.find_presence()  # Also of clients that have ended.
         view, server = look.view(stored), self.servers.of(stored.key)
         reported = look.people.holds_of(decode_name(stored.key))
@@ -296,7 +296,7 @@ class Inspector:
         if len(rest) == len(said.get("holds", ())):
             return False
         text = json.dumps({**said, "holds": rest}, ensure_ascii=False, separators=(",", ":"))
-        return bool(server.tell("EVAL", _FORGET_PERMITS, 1, key, stored, text.encode()))
+        return server.tell("EVAL", _FORGET_PERMITS, 1, key, stored, text.encode()) != 0  # type: ignore[no-any-return]
 
     def _finish_token(self, stored: Stored) -> tuple[int, str]:
         """Free the other keys of a token lock, and wake its waiters. Returns how many, and what is known of them."""
