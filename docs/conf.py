@@ -1,4 +1,4 @@
-"""How the documentation is built: ``sphinx-build -W --keep-going -b html docs docs/_build/html``."""
+"""How the documentation is built: ``make docs``."""
 
 from __future__ import annotations
 
@@ -202,22 +202,33 @@ FORMS = (("Threads", "threads", "pyredisson"), ("asyncio", "asyncio", "pyredisso
 
 
 class BothForms(SphinxDirective):
-    """``.. both-forms:: Lock`` shows a class in a tab for each form. Its options are those of ``autoclass``."""
+    """``.. both-forms:: Lock`` shows a class in a tab for each form. Its options are those of ``autoclass``.
+
+    Content of the directive names methods, one a line: they are shown, and not the class.
+    """
 
     required_arguments = 1
-    option_spec = {"members": directives.flag, "inherited-members": directives.flag}  # noqa: RUF012
+    has_content = True
+    option_spec = {  # noqa: RUF012
+        "members": directives.unchanged,
+        "inherited-members": directives.flag,
+        "exclude-members": directives.unchanged,
+    }
 
     def run(self) -> list[nodes.Node]:
         lines = [".. tab-set::", "   :sync-group: form", ""]
         for title, form, package in FORMS:
             lines += [f"   .. tab-item:: {title}", f"      :sync: {form}", ""]
             lines += [f"      .. py:currentmodule:: {package}", ""]
-            lines += [f"      .. autoclass:: {package}.{self.arguments[0]}"]
-            lines += [*(f"         :{option}:" for option in self.options), ""]
+            for method in self.content:
+                lines += [f"      .. automethod:: {package}.{self.arguments[0]}.{method}", ""]
+            if not self.content:
+                lines += [f"      .. autoclass:: {package}.{self.arguments[0]}"]
+                lines += [*(f"         :{option}: {value or ''}" for option, value in self.options.items()), ""]
         shown = nodes.Element()
         self.state.nested_parse(StringList(lines, self.get_source_info()[0]), self.content_offset, shown)
         classes = [each for each in shown.findall(addnodes.desc_signature) if each["fullname"] == self.arguments[0]]
-        for (title, _, _), signature in zip(FORMS, classes, strict=True):
+        for (title, _, _), signature in zip(FORMS if classes else (), classes, strict=True):
             signature["_toc_name"] += f" ({title})"  # in the contents of the page
         return shown.children
 

@@ -26,6 +26,8 @@ HELD = "Blue bars: the lock is held."
 LEASE = Config().lock_watchdog_timeout
 THIRD = LEASE / 3
 CERTAIN = certain_for(lease_ms(LEASE))
+LOSS_MARGIN = 5  # as on the page on lost locks
+CERTAIN_WITH_MARGIN = certain_for(lease_ms(LEASE), LOSS_MARGIN)
 
 STYLE = """
 svg { --ink: #1f2328; --faint: #59636e; --ground: #ffffff; --edge: #d1d9e0; --ours: #1a5fb4; --bad: #b3261e }
@@ -122,27 +124,36 @@ class Picture:
 
 def lease() -> Picture:
     renewed = 2 * THIRD
-    deadline, end = show(renewed + CERTAIN), show(renewed + LEASE)
+    early, deadline, end = (show(renewed + each) for each in (CERTAIN_WITH_MARGIN, CERTAIN, LEASE))
+    margin = f"Config(loss_margin={LOSS_MARGIN:g})"
     picture = Picture(
         "The life of a lease",
         f"A lock is acquired for {show(LEASE)} and renewed every {show(THIRD)}. After {show(renewed)} the server does "
-        f"not answer any more. At {deadline} the holder's deadline passes, and the lock counts as lost. At {end} the "
+        f"not answer any more. With {margin} the holder's deadline passes at {early}, and the lock counts as lost: the "
+        f"holder has {show(LOSS_MARGIN)} to stop. Without a margin the deadline passes at {deadline}. At {end} the "
         "lease ends on the server, and others can acquire the lock.",
     )
     holder, server = 116, 372
-    picture.lane(holder, "Holder", 372, (100, 286))
-    picture.lane(server, "Server", 372, (100, 340))
+    picture.lane(holder, "Holder", 432, (100, 282), late=346)
+    picture.lane(server, "Server", 432, (100, 400))
     for count, words in enumerate(("acquire", "renew", "renew")):
         picture.text(MARGIN, 109 + 42 * count, show(count * THIRD), kind="faint")
         picture.arrow(holder + 6, 104 + 42 * count, server, words)
     picture.text(MARGIN, 235, show(renewed + THIRD), kind="faint")
     picture.arrow(holder + 6, 230, server, "renew: no answer", "reply bad", lost=True)
-    picture.text(MARGIN, 290, deadline, kind="faint")
-    picture.text(holder + SIDE, 282, "deadline of the holder:", LockLostError.__name__)
-    picture.text(MARGIN, 344, end, kind="faint")
-    picture.text(server - SIDE, 336, "end on the server:", "others can acquire it", anchor="end")
-    earlier = f"The deadline is earlier by {DRIFT_FACTOR:.0%} and {show(DRIFT_FLOOR)}, since"
-    picture.footnote(earlier, "clocks do not run at the same rate.", HELD)
+    picture.text(MARGIN, 286, early, kind="faint")
+    picture.text(holder + SIDE, 278, "deadline with", margin, f"then {show(LOSS_MARGIN)} to stop")
+    picture.text(MARGIN, 350, deadline, kind="faint")
+    picture.text(holder + SIDE, 346, "deadline without a margin")
+    picture.text(MARGIN, 404, end, kind="faint")
+    picture.text(server - SIDE, 396, "end on the server:", "others can acquire it", anchor="end")
+    picture.footnote(
+        f"At the deadline it is lost: {LockLostError.__name__}.",
+        f"Without a margin that is {DRIFT_FACTOR:.0%} and {show(DRIFT_FLOOR)} before",
+        "the end: clocks do not run at one rate.",
+        HELD,
+        "Dashed: it is held, if there is no margin.",
+    )
     return picture
 
 

@@ -44,7 +44,7 @@ class RunningCluster:
             raise
 
     def _start_node(self) -> Server:
-        return Server.start(
+        return Server(
             self.build,
             *("--cluster-enabled", "yes"),
             *("--cluster-node-timeout", str(NODE_TIMEOUT)),

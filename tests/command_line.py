@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -28,11 +28,21 @@ os.execvp(command[0], command)
 """
 
 
+def run_python(
+    program: str, *arguments: str, flags: Sequence[str] = (), exit_code: int = 0, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a Python program, which has to end so within a minute. Returns what it wrote."""
+    command = [sys.executable, *flags, "-c", textwrap.dedent(program), *arguments]
+    environment = {**os.environ, **environment}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == exit_code, done.stdout + done.stderr
+    return done
+
+
 def output_of(program: str, *arguments: str) -> str:
     """Run a Python program that has to end well, without a word on stderr, and return what it printed."""
-    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program), *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = run_python(program, *arguments, flags=("-W", "ignore"))
+    assert done.stderr == ""
     return done.stdout.strip()
 
 
@@ -126,7 +136,7 @@ class Programs:
         self.all: list[Program] = []
 
     def start(self, *command: str, **kwargs: object) -> Program:
-        program = Program(self._directory, *command, **kwargs)  # type: ignore[arg-type]
+        program = Program(self._directory, *command, **kwargs)
         self.all.append(program)
         return program
 

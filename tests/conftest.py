@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import inspect
 import sys
 import uuid
 from collections.abc import Callable, Generator, Iterator
@@ -38,6 +40,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Leave out files that have no tests of this part."""
     is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
     return True if is_test and not may_have_tests(collection_path, config.getoption("--part")) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine function in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}))
+    return True
 
 
 @pytest.fixture(autouse=True)
@@ -173,7 +184,7 @@ def fresh_server() -> Iterator[Callable[..., Server]]:
     servers: list[Server] = []
 
     def start(build: Build = DEFAULT, *args: str) -> Server:
-        server = Server.start(build, *args)
+        server = Server(build, *args)
         servers.append(server)
         return server
 

@@ -27,7 +27,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 from tests.servers import HOST, free_port
@@ -554,9 +553,7 @@ class Proxy:
     def __enter__(self) -> Proxy:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -141,17 +141,16 @@ class SentinelSet:
 
     def kill_master(self) -> Server:
         """SIGKILL the master, and wait until another one is. Returns the one that is gone."""
-        before = self.master()
-        self.down_after(SOON_MS)
-        before.kill()
-        self._promoted(before)
-        return before
+        return self._replaced(Server.kill)
 
     def isolate_master(self) -> Server:
         """Stop the master, and wait until another one is: connections to it stay open. Returns the one stopped."""
+        return self._replaced(Server.pause)
+
+    def _replaced(self, end: Callable[[Server], None]) -> Server:
         before = self.master()
         self.down_after(SOON_MS)
-        before.pause()
+        end(before)
         self._promoted(before)
         return before
 

@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 import pytest
@@ -96,7 +95,7 @@ def _locate(build: Build) -> tuple[str | None, str | None]:
         except (OSError, subprocess.SubprocessError) as error:
             found.append(f"{path}: {error}")
             continue
-        name, version = re.search(r"^([\w-]+) server v=(\d+\.\d+)", said, re.IGNORECASE).group(1, 2)  # type: ignore[union-attr]
+        name, version = re.search(r"^([\w-]+) server v=(\d+\.\d+)", said, re.IGNORECASE).group(1, 2)
         if f"{name.lower()}-{version}" == build.id:
             return path, None
         found.append(f"{path} is {name} {version}")
@@ -171,6 +170,10 @@ def free_port() -> int:
 class Server:
     """A running server. Nothing is persisted, unless its arguments say so.
 
+    Args:
+        build: Which; if it is missing the test is skipped.
+        args: More arguments for it, such as ``"--maxmemory", "2mb"``. They win over the ones given here.
+
     Attributes:
         build: What runs.
         port: Where, on 127.0.0.1; it stays the same over ``restart()``.
@@ -187,16 +190,6 @@ class Server:
             if self._start():
                 return
         raise RedissonError("no free port after 20 attempts")
-
-    @classmethod
-    def start(cls, build: Build, *args: str) -> Server:
-        """Start a server.
-
-        Args:
-            build: Which; if it is missing the test is skipped.
-            args: More arguments for it, such as ``"--maxmemory", "2mb"``. They win over the ones given here.
-        """
-        return cls(build, *args)
 
     @property
     def password(self) -> str | None:
@@ -293,9 +286,7 @@ class Server:
     def __enter__(self) -> Server:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def __repr__(self) -> str:
@@ -353,7 +344,7 @@ class SharedServers:
         if server is None or server.killed or not any(server.answers() for _ in range(3)):
             if server is not None:
                 server.stop()
-            server = self._servers[build, number] = Server.start(build)
+            server = self._servers[build, number] = Server(build)
         return server
 
     def ports(self, build: Build, count: int) -> list[int]:

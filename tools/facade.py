@@ -2,7 +2,7 @@
 
 The source is ``pyredisson/_asyncio/NAME.py``; what is written is ``pyredisson/_threads/NAME.py``. An ``await`` becomes
 the call that steps a coroutine of the core to its end; one that releases something goes on after a signal, too. What
-truly differs between the forms is in modules that are written by hand: ``fast_path``, ``hold``, ``client``, ...
+truly differs between the forms is in modules that are written by hand: ``runtime``, ``fast_path``, ``hold``, ...
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import accumulate
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-NAMES = ("locks", "semaphores", "synchronizers", "run_once", "factory")
+NAMES = ("locks", "semaphores", "synchronizers", "run_once", "factory", "client")
 
 #: Methods of the core that release or announce something: a signal that interrupts them does not end them.
 TO_THE_END = re.compile(
@@ -23,10 +23,10 @@ TO_THE_END = re.compile(
 )
 
 #: What is plain in both forms: the fast path, and other façades.
-PLAIN = re.compile(r"fast_path\.acquire|self\._lock\.|self\._enter_once\(\)\.|self\._entered\.")
+PLAIN = re.compile(r"fast_path\.acquire|self\.close$|self\._lock\.|self\._enter_once\(\)\.|self\._entered\.")
 
 #: Methods that only asyncio has.
-ASYNCIO_ALONE = {"is_held_by_current_task"}
+ASYNCIO_ALONE = {"is_held_by_current_task", "aclose"}
 
 WORDS = (
     (r"(?<!`)\basync (def|with|for)\b", r"\1"),
@@ -37,6 +37,12 @@ WORDS = (
     (r"guard(\(\))?\.task\b", r"guard\1.function"),
     (r"pyredisson\._asyncio\b", "pyredisson._threads"),
     (r"AsyncLease as Lease", "Lease"),
+    (r"\bAsyncIterator\b", "Iterator"),
+    (r"\bfor each in (.*):\n +yield each\n", r"yield from \1\n"),
+    (r"\bAsyncioRuntime\b", "ThreadsRuntime"),
+    (r"\b_threads\.pipe\b", "_threads.sockets"),
+    (r"\bredis\.asyncio\b", "redis"),
+    (r"\n    It serves one event loop (?:.+\n)+", ""),
     (r"\n +cancel_on_loss: [^\n]*", ""),
     (r", cancel_on_loss\b", ""),
     (r"\b([Tt])ask(s?)\b", lambda found: ("T" if found[1] == "T" else "t") + "hread" + found[2]),

@@ -1,10 +1,10 @@
-"""``Redisson``, the client for asyncio."""
+"""``Redisson``, the client."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, TypeVar, final
+from typing import TYPE_CHECKING, NoReturn, final
 
 import redis.asyncio
 
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pyredisson.holders import Holder
-    from pyredisson.inspection import ClientView, Inspector, LockView, WaitGraph
-
-R = TypeVar("R")
+    from pyredisson.inspection import ClientView, LockView, WaitGraph
 
 
 @final
@@ -84,7 +82,8 @@ class Redisson(BaseClient, Factory):
             ClientClosedError: The client was closed.
         """
         self._core.check_open()
-        return (await self._core.finder.find(check_name(name), by_user=True)).holder
+        found = await self._core.finder.find(check_name(name), by_user=True)
+        return found.holder
 
     async def inspect(self, name: str) -> LockView | None:
         """Return what is stored under a name: its kind, who holds it, who waits. It changes nothing.
@@ -108,7 +107,7 @@ class Redisson(BaseClient, Factory):
             redis.exceptions.RedisError: The server does not answer, or refuses.
         """
         check_name(name)
-        return await self._inspect(lambda inspector: inspector.lock(name))
+        return await self._runtime.inspect(self._inspector(), lambda inspector: inspector.lock(name))
 
     async def find_locks(self, pattern: str = "*") -> AsyncIterator[LockView]:
         """Yield the locks and synchronizers whose names match a pattern, as they are found. Raises as :meth:`inspect`.
@@ -123,7 +122,8 @@ class Redisson(BaseClient, Factory):
         Args:
             pattern: As for ``SCAN MATCH``.
         """
-        async for each in self._found(lambda inspector: inspector.locks(pattern if pattern != "*" else None)):
+        wanted = pattern if pattern != "*" else None
+        async for each in self._runtime.found(self._inspector(), lambda inspector: inspector.locks(wanted)):
             yield each
 
     async def find_leaks(self) -> AsyncIterator[LockView]:
@@ -134,7 +134,7 @@ class Redisson(BaseClient, Factory):
             async for view in client.find_leaks():
                 print(view.name, view.problems)
         """
-        async for each in self._found(lambda inspector: inspector.leaks()):
+        async for each in self._runtime.found(self._inspector(), lambda inspector: inspector.leaks()):
             yield each
 
     async def count_locks(self, pattern: str = "*") -> dict[str, int]:
@@ -147,7 +147,8 @@ class Redisson(BaseClient, Factory):
         Args:
             pattern: As for :meth:`find_locks`.
         """
-        return await self._inspect(lambda inspector: inspector.counts(pattern if pattern != "*" else None))
+        wanted = pattern if pattern != "*" else None
+        return await self._runtime.inspect(self._inspector(), lambda inspector: inspector.counts(wanted))
 
     async def wait_graph(self) -> WaitGraph:
         """Return who waits for whom, and the deadlocks among them. Raises as :meth:`inspect`.
@@ -158,7 +159,7 @@ class Redisson(BaseClient, Factory):
             for cycle in graph.cycles:
                 print(" -> ".join(edge.waiter.label for edge in cycle))
         """
-        return await self._inspect(lambda inspector: inspector.wait_graph())
+        return await self._runtime.inspect(self._inspector(), lambda inspector: inspector.wait_graph())
 
     async def clients(self) -> list[ClientView]:
         """Return the clients of the server, by their connections and what they report. Raises as :meth:`inspect`.
@@ -168,17 +169,7 @@ class Redisson(BaseClient, Factory):
             for each in await client.clients():
                 print(each.app, each.host, len(each.holds))
         """
-        return await self._inspect(lambda inspector: inspector.clients())
-
-    async def _inspect(self, read: Callable[[Inspector], R]) -> R:
-        from pyredisson.inspection.inspector import answered
-
-        return await answered(self._inspector(), read)
-
-    def _found(self, find: Callable[[Inspector], Iterator[LockView]]) -> AsyncIterator[LockView]:
-        from pyredisson.inspection.inspector import found
-
-        return found(self._inspector(), find)
+        return await self._runtime.inspect(self._inspector(), lambda inspector: inspector.clients())
 
     async def close(self) -> None:
         """Close the client: end its tasks, its connections and its embedded server. Idempotent.

@@ -10,16 +10,8 @@ from typing import TYPE_CHECKING, Any, final
 from pyredisson._asyncio.hold import Hold
 from pyredisson._core.failures import is_contained
 from pyredisson._shared.arguments import NotPortable
-from pyredisson._shared.client import AnyTerm, Handle
-from pyredisson._shared.runtime import (
-    LOOK_EVERY,
-    PAUSE,
-    call_observer,
-    check_callback,
-    pause_after,
-    report_callback,
-    warn_dropped,
-)
+from pyredisson._shared.client import Handle
+from pyredisson._shared.election import AnyCampaign, AnyCandidacy, AnyTerm, check_callback, observe
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -189,6 +181,12 @@ def _ends(error: BaseException) -> bool:
     return isinstance(error, asyncio.CancelledError) or not is_contained(error)
 
 
+async def _pause(seconds: float) -> bool:
+    """Pause. A task is stopped by its cancellation."""
+    await asyncio.sleep(seconds)
+    return False
+
+
 async def _lead(callback: Callable[[Term], Awaitable[object]], term: Term) -> BaseException | None:
     """Await the callback. Returns what it raised: ``SystemExit`` would end the event loop if its task raised it."""
     try:
@@ -214,59 +212,20 @@ async def _until_returned(term: Term, work: asyncio.Future[Any]) -> None:
 
 
 @final
-class _Candidacy:
-    """Stands for election until it is ended, in the task that awaits :meth:`stand`.
+class _Candidacy(AnyCandidacy):
+    """Stands for election in the task that awaits :meth:`stand`.
 
-    Attributes:
-        name: The name of the election.
-        term: The term, while its callback runs.
-        ended: It is to end. Before Python 3.11 a cancellation may pass for that of a loss.
-        error: What the callback raised, if that ends it.
+    The callback has a task of its own, which can be cancelled alone.
     """
 
-    def __init__(
-        self, election: LeaderElection, callback: Callable[[Term], Awaitable[object]], ends_on_error: bool
-    ) -> None:
-        self._election = election
-        self._callback = callback
-        self._ends_on_error = ends_on_error
-        self.name: str = election.name
-        self.term: Term | None = None
-        self.ended: bool = False
-        self.error: BaseException | None = None
+    _ends = staticmethod(_ends)
 
-    def resign(self) -> None:
-        """Ask the callback to return."""
-        if self.term is not None:
-            self.term._end()
-
-    def end(self) -> None:
-        """Ask the callback to return, and stand no longer. Who waits to be elected is notified by its closed client."""
-        self.ended = True
-        self.resign()
-
-    async def stand(self) -> None:
-        """Stand for election, and lead."""
-        client = self._election._core.client
-        client.when_closed[self.end] = None
-        pause: float | None = 0.0
-        try:
-            while pause is not None and not self.ended:
-                await asyncio.sleep(pause)
-                try:
-                    pause = 0.0 if await self._stand_once() else PAUSE
-                except BaseException as error:
-                    if _ends(error):
-                        raise
-                    pause = pause_after(client, self.name, error)
-        finally:
-            client.when_closed.pop(self.end, None)
+    async def _ended_within(self, seconds: float) -> bool:
+        if not self.ended:
+            await asyncio.sleep(seconds)
+        return self.ended
 
     async def _stand_once(self) -> bool:
-        """Wait to be elected, and lead. Returns whether the callback raised nothing.
-
-        The callback has a task of its own, which can be cancelled alone.
-        """
         hold: Hold[Lease[int]] = Hold(self._election, None, None, False, True)
         async with hold as lease:
             self.term = term = Term(lease)
@@ -281,15 +240,13 @@ class _Candidacy:
             finally:
                 self.term = None
             error = None if work.cancelled() else work.exception() or work.result()
-            if error is not None and self._ends_on_error:
-                self.error, self.ended = error, True
-            elif error is not None:
-                report_callback(self.name, error)
+            if error is not None:
+                self._callback_raised(error)
         return error is None
 
 
 @final
-class Campaign(NotPortable):
+class Campaign(AnyCampaign):
     """Stands for election until it is stopped. Made by :meth:`LeaderElection.start`.
 
     Example::
@@ -299,29 +256,17 @@ class Campaign(NotPortable):
     """
 
     def __init__(self, candidacy: _Candidacy) -> None:
-        self._candidacy = candidacy
         self._task = _start(candidacy.stand(), f"election {candidacy.name}")
+        self._candidacy = candidacy
 
-    def __repr__(self) -> str:
-        state = "stopped" if self._task.done() else "leading" if self.leading else "standing"
-        return f"<Campaign for {self._candidacy.name!r}: {state}>"
-
-    def __del__(self) -> None:
-        task = getattr(self, "_task", None)
-        if task is not None and not task.done() and not self._candidacy.ended:
-            warn_dropped(self._candidacy.name)
+    def _has_ended(self) -> bool:
+        return self._task.done()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self.stop()
-
-    @property
-    def leading(self) -> bool:
-        """Whether the callback runs, and leads."""
-        term = self._candidacy.term
-        return term is not None and term.remaining() > 0.0
 
     async def resign(self) -> None:
         """Ask the callback to return; then others may lead, and this campaign stands again.
@@ -374,7 +319,7 @@ class Observation(NotPortable):
     """
 
     def __init__(self, election: LeaderElection, callback: Callable[[Holder | None], object]) -> None:
-        self._task = _start(self._observe(election, callback), f"observer {election.name}")
+        self._task = _start(observe(election, callback, _pause, _ends), f"observer {election.name}")
 
     async def stop(self) -> None:
         """Do not call the callback any more.
@@ -385,19 +330,3 @@ class Observation(NotPortable):
             await observation.stop()
         """
         self._task.cancel()
-
-    async def _observe(self, election: LeaderElection, callback: Callable[[Holder | None], object]) -> None:
-        known: str | None = ""  # Neither the field of an owner, nor that there is none.
-        pause: float | None = 0.0
-        while pause is not None:
-            await asyncio.sleep(pause)
-            try:
-                pause, found = 0.0, await election._core.leader_after(known, LOOK_EVERY)
-                if found != known:
-                    leader = None if found is None else await election.leader()
-                    known = found
-                    call_observer(election.name, callback, leader)
-            except BaseException as error:
-                if _ends(error):
-                    raise
-                pause = pause_after(election._core.client, election.name, error)

@@ -23,16 +23,16 @@ from redis.backoff import NoBackoff
 
 from pyredisson._core.failures import Connecting, Failure, NotSent, Unanswered, as_failure
 from pyredisson._core.runtime import Reply, ServerRequest
-from pyredisson._net.link import CONNECTING, Pool, ServerLink, SharedPool, Stream, Transport
-from pyredisson._net.urls import REFUSED, Form, Link, UserTransport, UserWire, no_reply, own_settings, place_of
-from pyredisson._net.wire import as_redis_error, as_reply, is_push, new_reader, not_opened
+from pyredisson._net.link import CONNECTING, Pool, ServerLink, Stream, Transport
+from pyredisson._net.urls import REFUSED, Form, Link, UserTransport, UserWire, own_settings, place_of
+from pyredisson._net.wire import as_redis_error, as_reply, is_push, new_reader, no_reply, not_opened
 from pyredisson._shared.process import monotonic
 from pyredisson.errors import ClientClosedError
 
 if TYPE_CHECKING:
     from hiredis import Reader
 
-    from pyredisson._net.wire import Address, Connect, Dial, Introduce
+    from pyredisson._net.wire import Address, Dial
 
 #: As many requests leave together at most, so that the server answers the first ones while the others are made.
 TOGETHER = 32
@@ -322,7 +322,7 @@ async def _in_time(link: Link, request: ServerRequest) -> Any:
         # It may have to connect, for which there is no time of its own here.
         return await asyncio.wait_for(work, max(within, CONNECTING))
     except asyncio.TimeoutError:
-        raise Unanswered(rx.TimeoutError(f"no reply from the server within {within:.3g} s")) from None
+        raise Unanswered(no_reply(within)) from None
 
 
 def _begin(request: ServerRequest) -> asyncio.Future[Any]:
@@ -370,11 +370,10 @@ async def fan_out(requests: Iterable[RequestT]) -> list[RequestT]:
 MOST = 64
 
 
-class PipeTransport:
+class PipeTransport(Transport):
     """Connections of our own, made from the settings of a client: one that all tasks share, and some that wait."""
 
-    direct = True
-    now: staticmethod[[], float] = staticmethod(monotonic)
+    shared = True
 
     def __init__(self, connection_class: type[Any], settings: dict[str, Any]) -> None:
         self._class = connection_class
@@ -382,10 +381,6 @@ class PipeTransport:
         self._loop = asyncio.get_running_loop()
         self._pipes: weakref.WeakSet[Pipe] = weakref.WeakSet()
         self._dials: set[asyncio.Task[None]] = set()
-        self.watchdog: object = None
-
-    def pools(self, connect: Connect, introduce: Introduce, connect_timeout: float) -> tuple[Pool, Pool]:
-        return SharedPool(self, connect, connect_timeout), Pool(self, connect, connect_timeout)
 
     def caller(self) -> object:
         return asyncio.current_task()
@@ -443,35 +438,6 @@ class PipeTransport:
         for pipe in list(self._pipes):
             pipe.abandon()
 
-
-class TaskMutex:
-    """See :class:`pyredisson._net.cluster.TimedMutex`."""
-
-    def __init__(self) -> None:
-        self._taken: asyncio.Future[None] | None = None
-
-    async def enter(self, seconds: float) -> bool:
-        over = monotonic() + seconds
-        while self._taken is not None:
-            left = over - monotonic()
-            if left <= 0:
-                return False
-            await asyncio.wait({self._taken}, timeout=left)
-        self._taken = asyncio.get_running_loop().create_future()
-        return True
-
-    def leave(self) -> None:
-        taken, self._taken = self._taken, None
-        if taken is not None:
-            taken.set_result(None)
-
-
-def _as_the_pool_does(pool: Any) -> Transport:
-
-    return AsyncUserTransport(pool)
-
-
-FORM = Form(redis.asyncio, PipeTransport, _as_the_pool_does, TaskMutex, asyncio.sleep)
 
 # ---- user class ------------------------------------------------------------------------------------------------------
 # Connections of a class that is the user's, for an event loop; see :mod:`pyredisson._net.urls`.
@@ -655,26 +621,6 @@ async def shielded(work: Coroutine[Any, Any, T], unwanted: Callable[[T], object]
     return task.result()
 
 
-async def in_time(work: Coroutine[Any, Any, T], timeout: float, unwanted: Callable[[T], object]) -> T:
-    """Await ``work`` for so long. It goes on by itself, and a late result is ``unwanted``.
-
-    It is not cancelled: redis-py would give a connection back to its pool in the middle of the handshake.
-
-    Raises:
-        Connecting: It was not over in time.
-    """
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.wait({task}, timeout=timeout)
-    except asyncio.CancelledError:
-        _leave(task, unwanted)
-        raise
-    if task.done():
-        return task.result()
-    _leave(task, unwanted)
-    raise Connecting(rx.TimeoutError(f"no connection within {timeout:.3g} s; it is still being made"))
-
-
 def look_at(task: asyncio.Future[Any]) -> None:
     """Retrieve an error that is not awaited, so that asyncio does not complain."""
     if not task.cancelled():
@@ -704,3 +650,6 @@ def spawn(work: Coroutine[Any, Any, Any]) -> None:
         work.close()
         return  # No loop runs any more: the connection goes with it.
     _leave(task)
+
+
+FORM = Form(redis.asyncio, PipeTransport, AsyncUserTransport, TaskTicket)

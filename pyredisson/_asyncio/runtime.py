@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyredisson._net.subscriber import Subscriber
     from pyredisson._net.urls import Link, Target
     from pyredisson.config import Config
+    from pyredisson.inspection import Inspector, LockView
 
 T = TypeVar("T")
 
@@ -234,6 +235,20 @@ class AsyncioRuntime(BaseRuntime):
         if cancelled is not None and not leaving:
             raise cancelled
         return task.result() if task.done() and not task.cancelled() else None
+
+    @staticmethod
+    async def inspect(inspector: Inspector, read: Callable[[Inspector], T]) -> T:
+        """Let a thread read something, and close the inspector."""
+        from pyredisson.inspection.inspector import answered  # Few programs need it.
+
+        return await answered(inspector, read)
+
+    @staticmethod
+    def found(inspector: Inspector, find: Callable[[Inspector], Iterator[LockView]]) -> AsyncIterator[LockView]:
+        """Yield what a thread finds, and close the inspector."""
+        from pyredisson.inspection.inspector import found
+
+        return found(inspector, find)
 
     # ---- the end -------------------------------------------------------------------------------------------------
 

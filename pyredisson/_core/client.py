@@ -30,7 +30,7 @@ from pyredisson._core.owners import OwnershipTable
 from pyredisson._core.releasing import report_held
 from pyredisson._core.replicas import Replicas
 from pyredisson._core.requests import Stale, read_stale, unreached, unusable
-from pyredisson._core.server import Complaint, KnownRestarts, ServerChange, ServerState
+from pyredisson._core.server import Complaint, ServerChange, ServerState
 from pyredisson._core.subscriptions import Subscriptions
 from pyredisson._core.watchdog import Watchdog
 from pyredisson.errors import ClientClosedError, LockError, OutcomeUnknownError
@@ -87,7 +87,6 @@ class ClientCore:
         #: The pool of connections, where the fast path may use it.
         self.fast_pool: Any = None
         self.replicas: Replicas = Replicas(self)
-        self.starts: KnownRestarts = KnownRestarts(self.server)
         self.begin()
 
     def begin(self) -> None:
@@ -108,7 +107,6 @@ class ClientCore:
         self.plain_timeout: float = self.attempt_timeout(self.watchdog.lease_ms)
         self.ledger: Ledger = Ledger(self)
         self.replicas.begin()
-        self.starts.begin()
         for begin in self.on_begin:
             begin()
         self.server.on_change = self.watchdog.check_holds

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from numbers import Real
-from typing import Final, NamedTuple, TypeAlias, final
+from typing import Any, Final, NamedTuple, TypeAlias, final
 
 Seconds: TypeAlias = float | int | timedelta
 """A time as users may write it: seconds, or a ``timedelta``."""
@@ -76,22 +76,23 @@ def shown(value: object) -> str:
     return cut(repr(value))
 
 
-def seconds(value: object, what: str) -> float:
+def seconds(value: Any, what: str) -> float:
     """Return ``value`` (a :data:`Seconds`, or else an error) in seconds.
 
     Raises:
         TypeError: It is neither a real number nor a ``timedelta``. ``True`` is no time.
         ValueError: It is not finite, or too large for a ``float``.
     """
-    if isinstance(value, ExplicitSeconds):
-        return value
-    if isinstance(value, timedelta):
-        total = value.total_seconds()
-        return total if total <= HOUR else ExplicitSeconds(total)
-    if isinstance(value, bool) or not isinstance(value, Real):
-        given = type(value).__name__
-        instead = f": pass float({what})" if given == "Decimal" else ""
-        raise TypeError(f"{what} must be a number of seconds or a timedelta, not {given}{instead}")
+    if type(value) not in (float, int):  # As nearly always: to ask whether it is a Real takes three calls.
+        if isinstance(value, ExplicitSeconds):
+            return value
+        if isinstance(value, timedelta):
+            total = value.total_seconds()
+            return total if total <= HOUR else ExplicitSeconds(total)
+        if isinstance(value, bool) or not isinstance(value, Real):
+            given = type(value).__name__
+            instead = f": pass float({what})" if given == "Decimal" else ""
+            raise TypeError(f"{what} must be a number of seconds or a timedelta, not {given}{instead}")
     try:
         result = float(value)
     except OverflowError:

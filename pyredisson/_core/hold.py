@@ -34,7 +34,7 @@ from pyredisson.errors import LockLostError, LockNotOwnedError, LockTimeoutError
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.owners import Caller, MadeCaller, Trace
+    from pyredisson._core.owners import Caller, HandleOwner, Trace
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.runtime import Progress, Runtime
     from pyredisson.lease import Lease
@@ -314,7 +314,7 @@ class HolderCore(ABC, Generic[HeldT]):
     __slots__ = ()
 
     client: ClientCore
-    made_for: MadeCaller | None
+    made_for: HandleOwner | None
     #: What was used last, for the fast path.
     last: HeldT | None = None
 

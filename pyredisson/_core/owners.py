@@ -20,11 +20,13 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyredisson._core.hold import HoldState, SingleHold, holder_alive
+from pyredisson.errors import LockError
 
 if TYPE_CHECKING:
     from pyredisson._core.ownership import Ownership
@@ -144,76 +146,112 @@ class CallChains:
         return None
 
 
-# ---- owner protocols -------------------------------------------------------------------------------------------------
-# Callers; ``_shared/`` has the classes.
+# ---- callers ---------------------------------------------------------------------------------------------------------
+# Who calls; ``_shared/`` has threads and tasks.
 
 
 T = TypeVar("T")
 
+_numbers = itertools.count(1)
 
-class Caller(Protocol):
-    """A caller: a thread, a task or an owner that the user made, by a number that is never used for another."""
 
-    @property
-    def number(self) -> int:
-        """The number, as in ``<client id>:<number>``."""
-        ...
+class Caller(ABC):
+    """A caller: a thread, a task or an owner that the user made.
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether call chains that have nothing to do with each other may run under it; see :class:`CallChains`."""
-        ...
+    Attributes:
+        number: Never used for another caller of this process, as in ``<client id>:<number>``.
+        name: The name of the thread or task, as its program knows it.
+        is_shared: Whether unrelated call chains may run under it; see :class:`CallChains`.
+        traced: Whether its holds are visible in the contexts in which they were acquired.
+    """
 
-    @property
-    def traced(self) -> bool:
-        """Whether its holds are visible in the contexts in which they were acquired."""
-        ...
+    __slots__ = ("name", "number")
 
-    @property
-    def name(self) -> str:
-        """The name of the thread or task, as its program knows it."""
-        ...
+    is_shared = False
+    traced = False
+
+    def __init__(self, name: str) -> None:
+        self.number: int = next(_numbers)
+        self.name: str = name
 
     def stack(self) -> tuple[str, ...]:
-        """What it executes at this moment, in lines, the innermost call last; empty if that is not known."""
-        ...
+        """Return what it executes at this moment, in lines, the innermost call last; empty if that is not known."""
+        return ()
 
+    @abstractmethod
     def describe(self) -> str:
-        """What to call it in a message."""
-        ...
+        """Return what to call it in a message."""
 
+    @abstractmethod
     def alive(self) -> bool:
-        """Whether the thread or task still runs."""
-        ...
+        """Return whether the thread or task still runs."""
 
+    @abstractmethod
     def gone_hint(self) -> str:
         """Describe one that ended while it held a lock."""
-        ...
 
     @property
     def thread_number(self) -> int:
         """The number of the thread that it shares with other call chains; its own, if that cannot be."""
-        ...
+        return self.number
 
     def divide(self) -> Caller:
         """Return another call chain of the same thread, with a number of its own."""
-        ...
+        return self
 
     def left_behind(self, acquires: Ownership, now: float) -> Ownership | None:
         """Note what its thread acquires; return what that holds for another call chain, although it has gone on."""
-        ...
+        return None
 
 
-class MadeCaller(Caller, Protocol):
-    """An owner that the user made: it may be used from any thread or task, for one call at a time."""
+class HandleOwner(Caller):
+    """An object that owns the locks acquired through it; any caller that has the object may release them.
+
+    Args:
+        handle: The object.
+        thread: The thread that alone may, if there is one.
+        what: What the object is called in messages.
+    """
+
+    __slots__ = ("_handle", "_thread", "_what")
+
+    def __init__(self, handle: object, thread: Caller | None = None, what: str = "the lock object") -> None:
+        super().__init__(what)
+        self.name: str = f"{what} {self.number}"
+        self._handle = weakref.ref(handle)
+        self._thread = thread
+        self._what = what
+
+    def __repr__(self) -> str:
+        return f"<handle {self.number} {self._handle()!r}>"
+
+    def describe(self) -> str:
+        """See :meth:`Caller.describe`."""
+        return self.name
 
     def alone(self, call: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        """Make a call in its name. Raises ``LockError`` if another one runs."""
-        ...
+        """Make a call in its name, which is the only one: the object's user sees to that."""
+        return call
 
     def check_open(self) -> None:
         """Raise ``LockError`` if it was closed: what it acquires would not be renewed."""
-        ...
+        if getattr(self._handle(), "closed", False):
+            raise LockError(f"{self.name} was closed; make another with client.new_owner()")
+
+    def alive(self) -> bool:
+        """Return whether there is still a caller that could release what it holds."""
+        handle = self._handle()
+        if handle is None or getattr(handle, "closed", False):
+            return False
+        return self._thread is None or self._thread.alive()
+
+    def gone_hint(self) -> str:
+        """See :meth:`Caller.gone_hint`."""
+        if self._thread is not None and not self._thread.alive():
+            return self._thread.gone_hint()
+        if self._handle() is not None:
+            return f"{self._what} was closed without releasing it"
+        return f"{self._what} was dropped without releasing it"
 
 
 # ---- the table -------------------------------------------------------------------------------------------------------

@@ -66,13 +66,15 @@ OnAnswer: TypeAlias = Callable[[str, "str | None"], object]
 """Called when a server has answered, with its address in a cluster (else empty), or the name of a lock that it has."""
 
 
+def info_fields(info: bytes) -> dict[str, str]:
+    """Return the fields of the reply to ``INFO``."""
+    lines = (line.partition(":") for line in info.decode(errors="replace").splitlines())
+    return {name: value.strip() for name, colon, value in lines if colon and not name.startswith("#")}
+
+
 def read_info(info: bytes, now: float) -> ServerFacts:
     """Read the reply to ``INFO``, received at ``now`` (monotonic seconds). What is missing in it is not known."""
-    data: dict[str, str] = {}
-    for line in info.decode(errors="replace").splitlines():
-        name, colon, value = line.partition(":")
-        if colon and not name.startswith("#"):
-            data[name] = value.strip()
+    data = info_fields(info)
     aof = data.get("aof_enabled")
     return ServerFacts(
         run_id=data.get("run_id", ""),
@@ -189,6 +191,8 @@ class ServerState:
         refusal: Why the server would not reply, the last time it was asked; ``None`` if it did.
         round_trip: Seconds that a request to it takes: as the newest connection began, or less, if others were answered
             sooner since; 0: not known.
+        longest_lease: The longest that this client has asked a quorum for, in seconds.
+        replaced: The run id that replaced another one, if one did.
         on_learned: Called with the facts of each new connection.
         on_change: Called when a server was restarted, replaced or flushed: what is held there has to be checked.
         on_answer: Called when a server answers that may have been away: on new connections, and in the background.
@@ -210,6 +214,8 @@ class ServerState:
         self.facts: ServerFacts | None = None
         self.refusal: Exception | None = None
         self.round_trip: float = 0.0
+        self.longest_lease: float = 0.0
+        self.replaced: str | None = None
         self.on_learned: list[Learned] = []
         self.on_answer: list[OnAnswer] = []
         self.on_change: Callable[[], object] = lambda: None
@@ -236,6 +242,7 @@ class ServerState:
             with self._mutex:
                 before, self.facts = self.facts, facts
                 self.refusal = None
+            self._note_start(facts, before)
             self._compare(node, facts)
             for learn in tuple(self.on_learned):
                 learn(facts, before)
@@ -245,6 +252,10 @@ class ServerState:
             self.refused(reply)
         else:
             self.refused(RedissonError(f"INFO was answered by a {type(reply).__name__}"))
+
+    def _note_start(self, facts: ServerFacts, before: ServerFacts | None) -> None:
+        if before is not None and before.run_id and facts.run_id and before.run_id != facts.run_id:
+            self.replaced = facts.run_id
 
     def _compare(self, node: str, facts: ServerFacts) -> None:
         """Note whether a server was restarted, replaced or flushed since it was asked the last time."""
@@ -332,28 +343,7 @@ class ServerState:
         self._mutex = mutex
         self.facts = None
         self.refusal = None
-        self.round_trip = 0.0
+        self.round_trip = self.longest_lease = 0.0
+        self.replaced = None
         self._told = set()
         self._nodes, self._changes, self._inspected_at = {}, {}, {}
-
-
-class KnownRestarts:
-    """What one client knows of the restarts of its server. It outlives every multi-lock.
-
-    Attributes:
-        longest_lease: The longest that this client has asked a quorum for, in seconds.
-        replaced: The run id that replaced another one, if one did.
-    """
-
-    def __init__(self, server: ServerState) -> None:
-        self.begin()
-        server.on_learned.append(self._learned)
-
-    def begin(self) -> None:
-        """Reset it: nothing is known yet."""
-        self.longest_lease: float = 0.0
-        self.replaced: str | None = None
-
-    def _learned(self, facts: ServerFacts, before: ServerFacts | None) -> None:
-        if before is not None and before.run_id and facts.run_id and before.run_id != facts.run_id:
-            self.replaced = facts.run_id

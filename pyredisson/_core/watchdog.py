@@ -224,9 +224,9 @@ class Watchdog:
 
     def renew_every_third(self, ownership: Ownership, lease_ms: int) -> None:
         """Renew an ownership by a shorter lease than the usual one, until it is left alone or has a longer one."""
-        self._short[ownership] = self._runtime.now() + lease_ms / 3000
+        self._short[ownership] = at = self._runtime.now() + lease_ms / 3000
         self.watch(ownership)
-        self.wake_by(self._short[ownership])
+        self.wake_by(at)
 
     def settle_later(self, ownership: Ownership) -> None:
         """Let the background settle the pending request of this ownership, until its lease has expired."""

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.owners import Caller, MadeCaller
+    from pyredisson._core.owners import Caller, HandleOwner
     from pyredisson.lease import Lease
 
 #: The message of an unlock on the lock's channel. It wakes one waiter of each client that listens; ``1`` wakes all.
@@ -117,10 +117,10 @@ class LockCore(HolderCore[Ownership]):
         self.names: LockNames = LockNames(name, client.config.prefix) if isinstance(name, str) else name
         client.check_names(self.names)
         self.kind: LockKind = kind or self.kind_type(client, self.names)
-        self.made_for: MadeCaller | None = None
+        self.made_for: HandleOwner | None = None
         self.last: Ownership | None = None
 
-    def acting_for(self, caller: MadeCaller | None) -> Self:
+    def acting_for(self, caller: HandleOwner | None) -> Self:
         """Acquire and release for an owner that the user made, whichever thread or task calls."""
         self.made_for = caller
         return self

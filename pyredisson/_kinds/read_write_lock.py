@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from pyredisson._core.client import ClientCore
     from pyredisson._core.deadline import Deadline
-    from pyredisson._core.owners import MadeCaller
+    from pyredisson._core.owners import HandleOwner
     from pyredisson._core.requests import AcquireCall, Answer, Exchange, Outcome
     from pyredisson._core.waiting import Fairness, QueueUpdate, Waiting
 
@@ -159,10 +159,10 @@ class ReadWriteLockCore:
     def __init__(self, client: ClientCore, name: str) -> None:
         self.client: ClientCore = client
         self.names: ReadWriteNames = ReadWriteNames(name, client.config.prefix)
-        self._caller: MadeCaller | None = None
+        self._caller: HandleOwner | None = None
         client.check_names(self.names)
 
-    def acting_for(self, caller: MadeCaller | None) -> Self:
+    def acting_for(self, caller: HandleOwner | None) -> Self:
         """See :meth:`LockCore.acting_for`; for both sides."""
         self._caller = caller
         return self

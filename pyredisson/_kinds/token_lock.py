@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.owners import MadeCaller
+    from pyredisson._core.owners import HandleOwner
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.runtime import Reply, Request, Runtime
 
@@ -162,7 +162,7 @@ class TokenLockCore(LockCore):
         delays: Delays | None = None,
         tries: int | None = None,
         *,
-        owner: MadeCaller | None = None,
+        owner: HandleOwner | None = None,
         token: str | None = None,
     ) -> None:
         names = LockNames(name, client.config.prefix)

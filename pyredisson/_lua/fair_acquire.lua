@@ -6,13 +6,12 @@
 --       9 heartbeat timeout of the owner, ms
 -- Reply nil: acquired.  integer: not acquired; look again in this many ms (-1: only when notified).
 --       {'lost'}: the owner does not hold what the client counts.  {'stale', epoch}: a newer request has overtaken it.
--- include: epoch_read
--- include: epoch_guard
 -- include: fair_owner
-local free = redis.call('exists', KEYS[1]) == 0
+-- include: epoch_guard
+local free = not held and redis.call('exists', KEYS[1]) == 0
 -- include: now
 -- include: fair_queue
-local head = drop_dead({[ARGV[1]] = true}) -- The one who asks is alive.
+local head = more and drop_dead({[ARGV[1]] = true}) -- The one who asks is alive.
 local turn = free and ARGV[5] == '0' and (not head or head == ARGV[1])
 if turn and head then
     redis.call('hdel', alive, ARGV[1])
@@ -21,7 +20,7 @@ if turn and head then
     for _, waiter in ipairs(redis.call('zrange', timeouts, 0, -1)) do
         redis.call('zincrby', timeouts, -tonumber(ARGV[6]), waiter)
     end
-elseif turn and redis.call('exists', timeouts) == 1 then
+elseif turn and more then
     redis.call('del', timeouts)
 end
 -- include: epoch_raise

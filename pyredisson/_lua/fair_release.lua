@@ -9,11 +9,10 @@
 --       counts.  {'stale', epoch}: a newer request has overtaken it.
 -- The first write is one that a server out of memory still accepts (DEL, PEXPIRE, ZREM, LPOP); then it accepts
 -- the rest.
--- include: epoch_read
--- include: epoch_guard
 -- include: fair_owner
+-- include: epoch_guard
 local lease = tonumber(ARGV[4])
-if redis.call('lindex', queue, 0) or ARGV[8] ~= '0' then
+if more and redis.call('lindex', queue, 0) or ARGV[8] ~= '0' then
     redis.call('hget', alive, ARGV[1])
 end
 -- include: now
@@ -36,13 +35,10 @@ if ARGV[8] ~= '0' then
     end
 end
 -- include: fair_queue
-local head = drop_dead({})
+local head = more and drop_dead({})
 if left == 0 then
     -- Redis sends the message when the script ends. It comes first: a user who may not publish must free nothing.
-    reply = 1
-    if head then
-        reply = 1 + redis.call(ARGV[6], KEYS[6] .. ':' .. head, ARGV[7])
-    end
+    reply = 1 + (head and redis.call(ARGV[6], KEYS[6] .. ':' .. head, ARGV[7]) or 0)
     redis.call('del', KEYS[1])
 elseif left < 0 and head and redis.call('exists', KEYS[1]) == 0 then
     redis.pcall(ARGV[6], KEYS[6] .. ':' .. head, ARGV[7])

@@ -2,9 +2,10 @@
 -- KEYS  1 semaphore (string)  2 last request of the owner  3 channel
 --       4 permits taken: ids by the time at which they expire (sorted set)
 -- ARGV  1 number of the request  2 ids, sixteen bytes each  3 PUBLISH or SPUBLISH  4 lease, ms (-1: for ever)
--- Reply {count, left, wait}: how many were taken; left: the permits available then; wait: ms until the next of those
---       taken expires (-1: none ever does).  {0, left, wait}: there are too few; left is nil if the semaphore was never
---       given any. In the reply to a repeated request, left and wait are 0.
+--       5 only of a client that waits
+-- Reply {count, left, wait}: how many were taken; left: the permits available then; wait: ms until they expire (-1:
+--       never).  {0, left, wait}: there are too few; left is nil if the semaphore was never given any; wait: ms until the
+--       next of all expires; for a client that waits, in any case. In the reply to a repeated request, left and wait are 0.
 --       {'stale', number}: a newer request has overtaken it.
 -- include: number_guard
 if number == ARGV[1] then
@@ -25,26 +26,26 @@ if #expired > 0 then
 end
 local stored = redis.call('get', KEYS[1])
 local left = tonumber(stored or 0)
-local taken = 0
-for _, permit in ipairs(ids) do
-    -- An earlier copy may have taken them, so long ago that the record has gone.
-    taken = redis.call('zscore', KEYS[4], permit) and #ids or taken
-end
-if taken == 0 and stored and not (left and left < #ids) then
+local taken = #ids
+if stored and not (left and left < #ids) then
     left = redis.call('decrby', KEYS[1], #ids)
     for _, permit in ipairs(ids) do
-        redis.call('zadd', KEYS[4], string.format('%.0f', ends), permit)
+        if redis.call('zadd', KEYS[4], 'nx', string.format('%.0f', ends), permit) == 0 then
+            left = redis.call('incrby', KEYS[1], 1) -- An earlier copy took it, so long ago that the record has gone.
+        end
     end
     local ttl = redis.call('pttl', KEYS[1])
     if ttl > 0 then
         redis.call('pexpire', KEYS[4], ttl)
     end
-    taken = #ids
 else
+    taken = redis.call('zscore', KEYS[4], ids[#ids]) and #ids or 0
     -- A refusal is recorded even if the server is out of memory: a late copy must not take anything.
     -- include: keep_record
 end
 redis.call('set', KEYS[2], ARGV[1] .. ' ' .. taken, 'px', 60000)
-local first = redis.call('zrange', KEYS[4], 0, 0, 'withscores')
-local wait = tonumber(first[2] or never) < never and math.max(tonumber(first[2]) - now, 0) or -1
+if taken == 0 or ARGV[5] then -- Others who wait were given the time of those that were taken before.
+    ends = tonumber(redis.call('zrange', KEYS[4], 0, 0, 'withscores')[2] or never)
+end
+local wait = ends < never and math.max(ends - now, 0) or -1
 return {taken, stored and left, wait}

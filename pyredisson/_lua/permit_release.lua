@@ -16,9 +16,8 @@ local reply = 0
 -- include: hand_out
 if ends then
     -- include: now
-    if tonumber(ends) > now then
-        reply = 1
-    end
+    reply = tonumber(ends) > now and 1 or 0
+    local available = tonumber(redis.call('get', KEYS[1]))
     -- include: give_permits
     redis.call('zrem', KEYS[4], ARGV[2])
 end

@@ -15,8 +15,7 @@ local taken, publish, waiting = KEYS[4], ARGV[3], KEYS[5]
 -- include: permit_ids
 local reply = 1
 for i, permit in ipairs(ids) do
-    local ends = redis.call('zscore', taken, permit)
-    if reply == 1 and not (ends and tonumber(ends) > now) then
+    if reply == 1 and (tonumber(redis.call('zscore', taken, permit)) or 0) <= now then
         reply = 1 + i
     end
 end

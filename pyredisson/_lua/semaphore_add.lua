@@ -8,7 +8,8 @@ local waiting, given = KEYS[5], ARGV[2]
 -- include: repeated
 -- include: keep_record
 -- Of what was deleted there is nothing left in all.
-local in_all = redis.call('exists', KEYS[1]) == 0 and 0 or tonumber(redis.call('get', KEYS[4]) or '')
+local stored = redis.call('get', KEYS[1])
+local available, in_all = tonumber(stored), not stored and 0 or tonumber(redis.call('get', KEYS[4]) or '')
 -- include: observers
 -- include: hand_out
 -- include: give_permits

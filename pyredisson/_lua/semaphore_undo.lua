@@ -9,7 +9,8 @@ local waiting, given = KEYS[4], '0'
 -- include: repeated
 -- include: keep_record
 -- If the semaphore has been deleted since, so have its permits.
-if number == ARGV[2] and outcome ~= '0' and redis.call('get', KEYS[1]) then
+local available = number == ARGV[2] and outcome ~= '0' and tonumber(redis.call('get', KEYS[1]))
+if available then
     given = outcome
     -- include: observers
     -- include: hand_out

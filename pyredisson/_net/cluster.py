@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakKeyDictionary
 
 import redis.exceptions as rx
 
 from pyredisson._core.deadline import DoublingBackoff
 from pyredisson._core.failures import Connecting, Failure, NotNow, NotSent, Rejected, Unanswered, as_failure
+from pyredisson._core.runtime import Ticket
 from pyredisson._core.subscriptions import SubscriberConnection
 from pyredisson._net.link import Inspect, Introduce, MasterMoved, ServerLink, ignore
 from pyredisson._net.subscriber import Subscriber
@@ -52,8 +53,7 @@ class ClusterLink:
         cluster: Where it is.
         mode: ``Config.sharded_subscription_mode``.
         make_link: Makes the link to one node.
-        make_mutex: Makes what lets one of the callers who all need the map ask for it.
-        sleep: Lets time pass.
+        make_ticket: Makes what a caller sleeps on.
         now: Monotonic seconds.
 
     Attributes:
@@ -69,8 +69,7 @@ class ClusterLink:
         cluster: Cluster,
         mode: str,
         make_link: Callable[[Address], ServerLink],
-        make_mutex: Callable[[], TimedMutex],
-        sleep: Callable[[float], Awaitable[None]],
+        make_ticket: Callable[[], Ticket],
         now: Callable[[], float] = monotonic,
     ) -> None:
         def inspected(address: Address) -> ServerLink:
@@ -82,13 +81,13 @@ class ClusterLink:
 
         self._now = now
         self._remap = cluster.remap
-        self._sleep = sleep
+        self._make_ticket = make_ticket
         self.inspect: Inspect | None = None
         self.introduce: Introduce | None = None
         self.on_change: Callable[[], None] = ignore
         self.on_moved: MasterMoved = ignore
         self.on_queue_refused: Callable[[], None] = ignore
-        self.map: ClusterMap = ClusterMap(cluster, mode, inspected, make_mutex, lambda: self.on_change(), now)
+        self.map: ClusterMap = ClusterMap(cluster, mode, inspected, make_ticket, lambda: self.on_change(), now)
         self.map.moved = lambda *move: self.on_moved(*move)
 
     # ---- requests ------------------------------------------------------------------------------------------------
@@ -236,7 +235,7 @@ class ClusterLink:
             pause = REROUTE.longest(pauses)
             if self._now() + pause >= over:
                 raise NotNow(said.cause)
-            await self._sleep(pause)
+            await self._make_ticket().wait(pause)
             pauses += 1
 
     async def _send_to(self, link: ServerLink, send: Send, over: float, *, asking: bool = False) -> Reply | Failure:
@@ -308,18 +307,6 @@ def _unreachable(failure: Failure) -> bool:
 SHARE = 1 / 3
 
 
-class TimedMutex(Protocol):
-    """A lock of threads or of tasks that is waited for with a bound."""
-
-    async def enter(self, seconds: float) -> bool:
-        """Enter it, waiting at most ``seconds``. Returns whether that succeeded."""
-        ...
-
-    def leave(self) -> None:
-        """Leave it."""
-        ...
-
-
 class ClusterMap:
     """The slots of a cluster, and the links to its nodes.
 
@@ -327,7 +314,7 @@ class ClusterMap:
         cluster: Where it is.
         mode: ``Config.sharded_subscription_mode``.
         make_link: Makes the link to one node.
-        make_mutex: Makes what lets one of the callers who all need the map ask for it.
+        make_ticket: Makes what a caller sleeps on.
         changed: Called when slots are elsewhere.
         now: Monotonic seconds.
 
@@ -343,14 +330,14 @@ class ClusterMap:
         cluster: Cluster,
         mode: str,
         make_link: Callable[[Address], ServerLink],
-        make_mutex: Callable[[], TimedMutex],
+        make_ticket: Callable[[], Ticket],
         changed: Callable[[], None],
         now: Callable[[], float],
     ) -> None:
         self._cluster = cluster
         self._make_link = make_link
-        self._make_mutex = make_mutex
-        self._map_mutex = make_mutex()
+        self._make_ticket = make_ticket
+        self._asking: dict[str, list[Ticket]] = {}  # While a caller asks, the others who need the answer.
         self._changed = changed
         self._now = now
         self._links: dict[Address, ServerLink] = {}
@@ -428,22 +415,35 @@ class ClusterMap:
         """Ask who serves what, unless another caller does so already. Raises a ``Failure`` if no node says."""
         over = self._now() + timeout
         attempts = self._attempts
-        if not await self._map_mutex.enter(timeout):
-            raise NotSent(rx.TimeoutError("no node of the cluster reported its slots in time"))
+        while self._attempts == attempts:
+            if not await self._ask_or_wait(over - self._now()):
+                raise NotSent(rx.TimeoutError("no node of the cluster reported its slots in time"))
+        if (trouble := self._trouble) is not None:
+            raise type(trouble)(trouble.cause) from trouble.cause
+
+    async def _ask_or_wait(self, timeout: float) -> bool:
+        """Ask, or wait until another caller has: it is not asked again to hear the same. Returns whether it was asked.
+
+        One whose caller is interrupted was not, and the next one asks.
+        """
+        asking, mine = self._asking, list[Ticket]()
         try:
-            if self._attempts == attempts:
+            waiters = asking.setdefault("waiters", mine)
+            if waiters is mine:
                 try:
-                    await self._query_any_node(max(0.001, over - self._now()))
+                    await self._query_any_node(max(0.001, timeout))
                     self._trouble = None
                 except Failure as failure:
                     self._trouble = failure
                 self._attempts += 1
-            # Else another caller has asked while this one waited; it is not asked again to hear the same.
-            trouble = self._trouble
+                return True
         finally:
-            self._map_mutex.leave()
-        if trouble is not None:
-            raise type(trouble)(trouble.cause) from trouble.cause
+            if asking.get("waiters") is mine:
+                del asking["waiters"]
+            for ticket in mine:
+                ticket.notify()
+        waiters.append(ticket := self._make_ticket())
+        return asking.get("waiters") is not waiters or await ticket.wait(max(0.0, timeout))
 
     async def _query_any_node(self, timeout: float) -> None:
         over = self._now() + timeout
@@ -523,7 +523,7 @@ class ClusterMap:
     def abandon(self) -> None:
         """Forget all in the child of a fork, without a word to the servers."""
         links, self._links = self._links, {}
-        self._map_mutex = self._make_mutex()
+        self._asking = {}
         self.owners = [None] * SLOTS
         self._masters = [None] * SLOTS
         self.stale = True

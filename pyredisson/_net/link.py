@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, final
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, final
 
 import redis.exceptions as rx
 
-from pyredisson._core.failures import Connecting, Dropped, Failure, NotNow, NotSent, Unanswered
+from pyredisson._core.failures import Connecting, Failure, NotNow, NotSent, Unanswered
 from pyredisson._core.runtime import Reply
 from pyredisson._net.topology import Sentinels, Whereabouts
 from pyredisson._net.wire import (
     ASKING,
     LEAVES,
-    Dialler,
     Packed,
     as_redis_error,
     failure_of,
@@ -23,15 +23,16 @@ from pyredisson._net.wire import (
     is_no_script,
     is_push,
     is_wrong_server,
+    no_reply,
     pack,
     resent,
 )
+from pyredisson._shared.process import monotonic
 from pyredisson.errors import ClientClosedError
 
 if TYPE_CHECKING:
     from pyredisson._core.replicas import ReplicaAcknowledgement
     from pyredisson._net.wire import Address, Connect, Dial, Wire
-    from pyredisson._net.wire import Introduce as IntroduceWire
 
 #: Seconds that making a connection may take at least, however small the timeout of the request that needs it.
 CONNECTING = 0.25
@@ -85,50 +86,54 @@ class Stream(Protocol):
         ...
 
 
-class Transport(Dialler, Protocol):
+class Transport(ABC):
     """Makes connections to one server, or to whichever server an address names.
 
     Attributes:
         direct: Whether a request can be sent on its connections now, and the reply received later; see ``fan_out``.
+        shared: Whether one connection carries the requests of all callers at once.
         watchdog: The :meth:`caller` that must never wait behind others.
     """
 
-    direct: bool
-    watchdog: object
+    direct: bool = True
+    shared: ClassVar[bool] = False
+    watchdog: object = None
+    #: Monotonic seconds.
+    now: staticmethod[[], float] = staticmethod(monotonic)
 
-    def pools(self, connect: Connect, introduce: IntroduceWire, connect_timeout: float) -> tuple[Pool, Pool]:
-        """Return where requests find a connection; and those that need one for themselves.
-
-        Args:
-            connect: Makes a connection by :meth:`open`, within a timeout in seconds.
-            introduce: Lets the server at the end of one say who it is.
-            connect_timeout: How long a connection may take to be made.
-        """
-        ...
-
+    @abstractmethod
     def caller(self) -> object:
         """Return what identifies the calling thread or task."""
-        ...
 
+    @abstractmethod
     async def open(self, address: Address | None, timeout: float) -> Wire:
         """Make a connection. ``None``: to where the settings say. Raises ``NotSent`` or ``Rejected``."""
-        ...
 
+    @abstractmethod
     async def open_stream(self, address: Address | None, timeout: float) -> Stream:
         """Make a connection for a subscriber. Raises as :meth:`open`."""
-        ...
 
+    @abstractmethod
     async def query_sentinel(self, settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
         """Run one command on a sentinel, to which these settings lead. Raises an error of redis-py or ``OSError``."""
-        ...
 
-    def close(self) -> None:
-        """Close what is open, and end what is being made."""
-        ...
+    @abstractmethod
+    def dial(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Dial:
+        """Run what makes a connection, in the background."""
 
-    def abandon(self) -> None:
+    async def room(self, timeout: float) -> bool:
+        """Wait a moment if as many connections are open as may be. Returns whether another one may be made now.
+
+        Raises:
+            NotSent: There is no time left.
+        """
+        return True
+
+    def close(self) -> None:  # noqa: B027  # The pools close what is idle; the rest is in use.
+        """End what the pools do not: what is being made, and what several use."""
+
+    def abandon(self) -> None:  # noqa: B027  # As above.
         """Let go of everything in the child of a fork, without a word to the server."""
-        ...
 
 
 # ---- server link -----------------------------------------------------------------------------------------------------
@@ -192,7 +197,8 @@ class ServerLink:
         self._now = transport.now
         self._sentinels = sentinels
         self._master = Whereabouts()
-        self._pool, self._alone = transport.pools(self._connect, self._introduce, connect_timeout)
+        self._alone = Pool(transport, self._connect, connect_timeout)
+        self._pool = SharedPool(transport, self._connect, connect_timeout) if transport.shared else self._alone
         self.pool: Pool | None = self._pool if transport.direct and sentinels is None else None
         self.inspect: Inspect | None = None
         self.introduce: Introduce | None = None
@@ -424,7 +430,7 @@ class ServerLink:
             missing = len(commands)
             while missing > 0:
                 if (left := over - self._now()) <= 0:
-                    raise NotSent(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
+                    raise NotSent(no_reply(timeout))
                 said = await stream.read(left)
                 if said is None:
                     raise NotSent(rx.ConnectionError("Connection closed by server."))
@@ -509,7 +515,7 @@ class Pool:
     """Connections to one server that carry one request at a time: the one used last is taken first.
 
     Args:
-        dialler: Makes them.
+        transport: That of their link.
         connect: Makes one, within a timeout in seconds.
         connect_timeout: How long that may take.
 
@@ -519,9 +525,9 @@ class Pool:
 
     limited = True
 
-    def __init__(self, dialler: Dialler, connect: Connect, connect_timeout: float) -> None:
-        self._dialler = dialler
-        self._now = dialler.now
+    def __init__(self, transport: Transport, connect: Connect, connect_timeout: float) -> None:
+        self._transport = transport
+        self._now = transport.now
         self._make = connect
         self._connect_timeout = connect_timeout
         self.idle: list[Wire] = []
@@ -571,13 +577,13 @@ class Pool:
 
         Raises:
             Connecting: It was not made within ``timeout``, and is still being made; or another caller has it.
-            Dropped: Its server has closed it again.
+            NotNow: Its server has closed it again.
             NotSent, Rejected: It could not be made, or this is the child of a fork now.
         """
         until = self._now() + timeout
         idle = self.idle
         for _ in range(2):
-            while self.limited and not await self._dialler.room(until - self._now()):
+            while self.limited and not await self._transport.room(until - self._now()):
                 if (wire := self.get()) is not None:
                     return wire
             dial = self.dial()
@@ -607,7 +613,7 @@ class Pool:
             try:
                 dial = self._dials.pop()
             except IndexError:
-                return self._dialler.dial(self._fill)
+                return self._transport.dial(self._fill)
             if not dial.done() and self._now() - dial.began < PATIENCE * self._connect_timeout:
                 return dial
 
@@ -666,7 +672,7 @@ class SharedPool(Pool):
         return dial
 
     def _gone(self) -> Failure:
-        return Dropped(rx.ConnectionError("the server closed the connection as soon as it was made"))
+        return NotNow(rx.ConnectionError("the server closed the connection as soon as it was made"))
 
     async def _fill(self) -> None:
         wire = await self._make(self._connect_timeout)

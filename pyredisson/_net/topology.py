@@ -30,18 +30,6 @@ QuerySentinel: TypeAlias = Callable[[dict[str, Any], tuple[str, ...], float], Aw
 """Runs one command on a sentinel: with redis-py's settings for the connection, and within a timeout in seconds."""
 
 
-class FoundBySentinels(NamedTuple):
-    """A client whose server sentinels name, instead of its settings.
-
-    Attributes:
-        client: The client. Host and port of its settings mean nothing.
-        sentinels: The sentinels.
-    """
-
-    client: Any
-    sentinels: Sentinels
-
-
 @final
 class Whereabouts:
     """What one link knows of where its master is, and when it has to ask. Plain: nothing blocks.

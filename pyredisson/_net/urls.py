@@ -6,7 +6,7 @@ import inspect
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
@@ -19,14 +19,15 @@ import redis.connection
 import redis.exceptions as rx
 
 from pyredisson._core.failures import NotSent, Unanswered
-from pyredisson._net.link import CONNECTING, Pool, ServerLink, Transport
-from pyredisson._net.topology import Cluster, FoundBySentinels, Sentinels, cluster_of, connections_of
-from pyredisson._net.wire import Address, Connect, Introduce, app_in, as_redis_error, as_reply, not_opened
+from pyredisson._net.link import CONNECTING, ServerLink, Transport
+from pyredisson._net.topology import Cluster, Sentinels, cluster_of, connections_of
+from pyredisson._net.wire import Address, app_in, as_redis_error, as_reply, not_opened
 from pyredisson._shared.process import monotonic
 from pyredisson.config import Config
 
 if TYPE_CHECKING:
-    from pyredisson._net.cluster import ClusterLink, TimedMutex
+    from pyredisson._core.runtime import Ticket
+    from pyredisson._net.cluster import ClusterLink
 
 DEFAULT_URL = "redis://localhost:6379"
 
@@ -281,7 +282,7 @@ def listed(addresses: Iterable[Address]) -> str:
 
 
 def client_at(url: str, settings: dict[str, Any], api: ModuleType) -> Any:
-    """Return the client for a URL: one of redis-py, a :class:`Cluster`, or what sentinels have to find.
+    """Return the client for a URL: one of redis-py, a :class:`Cluster`, or the :class:`Endpoint` that sentinels name.
 
     Args:
         url: As :func:`known_url` returns it.
@@ -306,7 +307,7 @@ def client_at(url: str, settings: dict[str, Any], api: ModuleType) -> Any:
     check_known(client.connection_pool, settings)
     if sentinel is None:
         return client
-    return FoundBySentinels(client, Sentinels(sentinel.sentinels, sentinel.service, sentinel_settings))
+    return _endpoint(client.connection_pool, Sentinels(sentinel.sentinels, sentinel.service, sentinel_settings))
 
 
 # ---- what a client's settings say ------------------------------------------------------------------------------------
@@ -382,10 +383,10 @@ class Endpoint(NamedTuple):
 
 def endpoint_of(client: Any) -> Endpoint | Cluster:
     """Return where a client leads: one of redis-py, or what :func:`client_at` returns."""
-    if isinstance(client, Cluster):
-        return client
-    client, sentinels = client if isinstance(client, FoundBySentinels) else (client, None)
-    pool = client.connection_pool
+    return client if isinstance(client, (Cluster, Endpoint)) else _endpoint(client.connection_pool)
+
+
+def _endpoint(pool: Any, sentinels: Sentinels | None = None) -> Endpoint:
     return Endpoint(pool.connection_class, kept_settings(pool.connection_kwargs), sentinels)
 
 
@@ -401,21 +402,17 @@ def is_tls(connection_class: Callable[..., Any]) -> bool:
 
 
 def url_of_endpoint(place: Endpoint | Cluster) -> str | None:
-    """Return the URL, password masked, that leads to a place."""
-    tls = is_tls(place.connection_class)
+    """Return the URL, password masked, that leads to a place; ``None`` if its settings do not say where it is."""
+    settings, tls = place.settings, "s" if is_tls(place.connection_class) else ""
+    login, db = _login(settings), settings.get("db") or 0
     if isinstance(place, Cluster):
-        return url_of_cluster(place.seeds, place.settings, tls=tls)
-    return url_of(place.settings, tls=tls, sentinels=place.sentinels)
-
-
-def url_of_cluster(seeds: Iterable[Address], settings: dict[str, Any], *, tls: bool) -> str:
-    """Return the URL, password masked, that leads to a cluster with these nodes."""
-    return f"{'rediss' if tls else 'redis'}+cluster://{_login(settings)}{listed(seeds)}"
-
-
-def url_of_sentinels(sentinels: Iterable[Address], service: str, settings: dict[str, Any]) -> str:
-    """Return the URL, password masked, of the master that sentinels report. ``settings``: those of its clients."""
-    return f"redis+sentinel://{_login(settings)}{listed(sentinels)}/{quote(service)}/{settings.get('db') or 0}"
+        return f"redis{tls}+cluster://{login}{listed(place.seeds)}"
+    if place.sentinels is not None:
+        return f"redis+sentinel://{login}{listed(place.sentinels.addresses)}/{quote(place.sentinels.service)}/{db}"
+    if path := settings.get("path"):
+        return f"unix://{login}{path}" + (f"?db={db}" if db else "")
+    host = settings.get("host")
+    return f"redis{tls}://{login}{listed([(host, settings.get('port', 6379))])}/{db}" if host else None
 
 
 def _login(settings: dict[str, Any]) -> str:
@@ -424,27 +421,6 @@ def _login(settings: dict[str, Any]) -> str:
     if user and not secret:
         return "***@"  # Mostly a password, whose colon was forgotten.
     return f"{user}{secret}@" if user or secret else ""
-
-
-def url_of(settings: dict[str, Any], *, tls: bool = False, sentinels: Sentinels | None = None) -> str | None:
-    """Return the URL, password masked, that leads where these connection settings lead, or where sentinels say."""
-    if sentinels is not None:
-        return url_of_sentinels(sentinels.addresses, sentinels.service, settings)
-    login = _login(settings)
-    db = settings.get("db") or 0
-    path = settings.get("path")
-    if path:
-        return f"unix://{login}{path}" + (f"?db={db}" if db else "")
-    host = settings.get("host")
-    if not host:
-        return None
-    return f"{'rediss' if tls else 'redis'}://{login}{listed([(host, settings.get('port', 6379))])}/{db}"
-
-
-def masked(url: SentinelUrl) -> str:
-    """Return a URL of sentinels, password masked."""
-    settings = redis.ConnectionPool.from_url(url.data).connection_kwargs
-    return url_of_sentinels(url.sentinels, url.service, settings)
 
 
 # ---- connect ---------------------------------------------------------------------------------------------------------
@@ -462,15 +438,13 @@ class Form(NamedTuple):
         api: ``redis`` or ``redis.asyncio``.
         own: Makes connections of a connection class of redis-py and its settings.
         as_pool: Makes connections as a pool of the user's does, whose connection class is another one.
-        mutex: Makes a mutex that is waited for within a timeout.
-        sleep: Sleeps for a number of seconds.
+        ticket: Makes what a caller sleeps on.
     """
 
     api: ModuleType
     own: Callable[[type[Any], dict[str, Any]], Transport]
     as_pool: Callable[[Any], Transport]
-    mutex: Callable[[], TimedMutex]
-    sleep: Callable[[float], Awaitable[None]]
+    ticket: Callable[[], Ticket]
 
 
 class Target(NamedTuple):
@@ -496,19 +470,19 @@ def target_of(client: object, config: Config, form: Form) -> Target:
         TypeError: It is no client of this form.
     """
     where: Any = as_redis_client(client, form.api)
-    where, sentinels = where if isinstance(where, FoundBySentinels) else (where, None)
     if isinstance(where, form.api.RedisCluster):
         kind, settings = connections_of(where)
         where = cluster_of(where, kind, kept_settings(settings))
     if isinstance(where, Cluster):
         return Target(where, partial(_link_to_cluster, where, config, form), app_in(where.settings), True)
-    check_client(where, form.api.Redis)
-    pool = where.connection_pool
-    kind, settings = pool.connection_class, pool.connection_kwargs
+    pool = None
+    if not isinstance(where, Endpoint):
+        check_client(where, form.api.Redis)
+        pool, where = where.connection_pool, _endpoint(where.connection_pool)
+    made: Any = where.connection_class
     ours = (form.api.Connection, form.api.UnixDomainSocketConnection, form.api.SSLConnection)
-    transport = partial(form.own, kind, kept_settings(settings)) if kind in ours else partial(form.as_pool, pool)
-    place = Endpoint(kind, kept_settings(settings), sentinels)
-    return Target(place, partial(_link_to_server, transport, config, sentinels), app_in(settings), False)
+    make = partial(form.own, made, where.settings) if pool is None or made in ours else partial(form.as_pool, pool)
+    return Target(where, partial(_link_to_server, make, config, where.sentinels), app_in(where.settings), False)
 
 
 def _link_to_server(transport: Callable[[], Transport], config: Config, sentinels: Sentinels | None) -> ServerLink:
@@ -521,7 +495,7 @@ def _link_to_cluster(cluster: Cluster, config: Config, form: Form) -> ClusterLin
     def link_to_node(address: Address) -> ServerLink:
         return ServerLink(form.own(cluster.connection_class, cluster.settings_of(address)), config.connect_timeout)
 
-    return ClusterLink(cluster, config.sharded_subscription_mode, link_to_node, form.mutex, form.sleep)
+    return ClusterLink(cluster, config.sharded_subscription_mode, link_to_node, form.ticket)
 
 
 # ---- valkey client ---------------------------------------------------------------------------------------------------
@@ -591,8 +565,8 @@ def _cluster_of(client: Any, api: ModuleType) -> Cluster:
     return cluster_of(client, made, _settings_for(made, given))
 
 
-def _found_by_sentinels(pool: Any, api: ModuleType) -> FoundBySentinels:
-    """The server that the same sentinels name. What is sent to it is sent past the user's client."""
+def _found_by_sentinels(pool: Any, api: ModuleType) -> Endpoint:
+    """Return the server that the same sentinels name. What is sent to it is sent past the user's client."""
     manager = pool.sentinel_manager
     if not pool.is_master:
         raise TypeError("a replica grants no locks: use the client that master_for() returns")
@@ -601,11 +575,10 @@ def _found_by_sentinels(pool: Any, api: ModuleType) -> FoundBySentinels:
     queried = [each.connection_pool.connection_kwargs for each in manager.sentinels]
     sentinels = [(each["host"], each["port"]) for each in queried]
     made: type[Any] = api.SSLConnection if is_tls(pool.connection_class) else api.Connection
-    client = api.Redis(
-        connection_pool=api.ConnectionPool(connection_class=made, **_settings_for(made, pool.connection_kwargs))
-    )
     settings = {name: value for name, value in manager.sentinel_kwargs.items() if name not in NOT_OURS}
-    return FoundBySentinels(client, Sentinels(sentinels, pool.service_name, settings))
+    return Endpoint(
+        made, _settings_for(made, pool.connection_kwargs), Sentinels(sentinels, pool.service_name, settings)
+    )
 
 
 def _is_valkey(kind: type) -> bool:
@@ -674,22 +647,15 @@ class UserWire(ABC):
         """See :meth:`Wire.abandon`."""
 
 
-class UserTransport(ABC):
-    """Makes connections as the pool of a client does. See :class:`pyredisson._net.link.Transport`."""
+class UserTransport(Transport):
+    """Makes connections as the pool of a client does."""
 
     direct = False
-    now: staticmethod[[], float] = staticmethod(monotonic)
     #: What the connections are here.
     wire: type[UserWire]
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
-        self.watchdog: object = None
-
-    def pools(self, connect: Connect, introduce: Introduce, connect_timeout: float) -> tuple[Pool, Pool]:
-        """See :meth:`Transport.pools`."""
-        pool = Pool(self, connect, connect_timeout)
-        return pool, pool
 
     async def open(self, address: Address | None, timeout: float) -> UserWire:
         """See :meth:`Transport.open`."""
@@ -708,34 +674,11 @@ class UserTransport(ABC):
     async def _connect(self, connection: Any, timeout: float) -> None:
         """Connect it, however long it likes to take. Raises an error of redis-py, ``OSError`` or ``Connecting``."""
 
-    @abstractmethod
-    def caller(self) -> object:
-        """See :meth:`Transport.caller`."""
-
-    @abstractmethod
-    def dial(self, work: Any) -> Any:
-        """See :meth:`Dialler.dial`."""
-
     async def query_sentinel(self, settings: dict[str, Any], command: tuple[str, ...], timeout: float) -> Any:
         """Never called: the user's connections ask who leads when they connect."""
         raise AssertionError("a connection of the user's class finds its master by itself")
-
-    async def room(self, timeout: float) -> bool:
-        """Say that there is."""
-        return True
-
-    def close(self) -> None:  # noqa: B027  # The pool of ours closes what is idle; the rest is in use.
-        """Do nothing."""
-
-    def abandon(self) -> None:  # noqa: B027  # Only threads have something to do.
-        """Do nothing."""
 
 
 def place_of(connection: Any) -> Any:
     """Return where a connection of redis-py leads, as far as it says."""
     return getattr(connection, "host", None), getattr(connection, "port", None)
-
-
-def no_reply(timeout: float) -> rx.TimeoutError:
-    """Return the error for a reply that was not received in time."""
-    return rx.TimeoutError(f"no reply from the server within {timeout:.3g} s")

@@ -71,7 +71,6 @@ class Wire(Protocol):
 
 
 Connect: TypeAlias = Callable[[float], Coroutine[Any, Any, Wire]]
-Introduce: TypeAlias = Callable[[Any, float], Coroutine[Any, Any, None]]
 
 
 class Dial(Protocol):
@@ -94,26 +93,6 @@ class Dial(Protocol):
 
     async def wait(self, seconds: float) -> bool:
         """Wait for the end at most so long. Returns whether it has come."""
-        ...
-
-
-class Dialler(Protocol):
-    """Makes connections in the background."""
-
-    def now(self) -> float:
-        """Return monotonic seconds."""
-        ...
-
-    def dial(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Dial:
-        """Run what makes a connection, in the background."""
-        ...
-
-    async def room(self, timeout: float) -> bool:
-        """Wait a moment if as many connections are open as may be. Returns whether another one may be made now.
-
-        Raises:
-            NotSent: There is no time left.
-        """
         ...
 
 
@@ -474,3 +453,8 @@ def not_opened(error: Exception) -> Failure:
     error = as_redis_error(error)
     failure = failure_of(error)
     return failure if isinstance(failure, Passing) else NotSent(error)
+
+
+def no_reply(timeout: float) -> rx.TimeoutError:
+    """Return the error for a reply that was not received in time."""
+    return rx.TimeoutError(f"no reply from the server within {timeout:.3g} s")

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.owners import Caller, MadeCaller
+    from pyredisson._core.owners import Caller, HandleOwner
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.runtime import Progress
     from pyredisson._kinds.lock import LockCore
@@ -117,7 +117,7 @@ class MultiLockCore(HolderCore[MultiHold]):
             client for client in self._clients[1:] if client.runtime.owner is not self.client.runtime.owner
         ]
         self._key = (quorum, tuple((id(lock.client), lock.names.raw, lock.kind.label) for lock in ordered))
-        self.made_for: MadeCaller | None = _one_caller(ordered)
+        self.made_for: HandleOwner | None = _one_caller(ordered)
 
     def describe(self) -> str:
         """Return its state as this client knows it, for ``repr``; asks no server."""
@@ -407,7 +407,7 @@ def _node(number: int, address: str | None) -> str:
     return f"node {number} ({address})" if address else f"node {number}"
 
 
-def _one_caller(members: Sequence[LockCore]) -> MadeCaller | None:
+def _one_caller(members: Sequence[LockCore]) -> HandleOwner | None:
     """In whose name the members ask, if not in that of the calling thread or task. Raises ``ValueError``."""
     callers = {member.made_for for member in members}
     if len(callers) > 1:

@@ -382,16 +382,16 @@ class RestartGuard:
         self._longest = max(self._longest, lease)
         delays = []
         for client in self._clients:
-            starts = client.starts
-            starts.longest_lease = max(starts.longest_lease, lease)
+            server = client.server
+            server.longest_lease = max(server.longest_lease, lease)
             guard = client.config.restart_guard
             if client.runtime.place("") is not None:
                 delays.append(0.0)  # The uptime of one server of a cluster says nothing of the others.
             elif guard is True:
-                delays.append(max(client.config.lock_watchdog_timeout, starts.longest_lease))
+                delays.append(max(client.config.lock_watchdog_timeout, server.longest_lease))
             else:
                 delays.append(float(guard))  # False is 0: at once.
-        self._until = no_vote_until(facts, [client.starts.replaced for client in self._clients], delays)
+        self._until = no_vote_until(facts, [client.server.replaced for client in self._clients], delays)
         self._tell(facts, delays)
         self._facts = facts
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from pyredisson._core.hold import CallNote
 from pyredisson._core.names import check_name
+from pyredisson._core.owners import Caller, HandleOwner
 from pyredisson._kinds.lock import LockCore
 from pyredisson._shared import process
 from pyredisson._shared.arguments import NotPortable, no_event_loop
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.owners import MadeCaller
     from pyredisson._core.ownership import Ownership
 
 
@@ -63,50 +63,6 @@ def current_thread_id() -> int:
     return current_owner().number
 
 
-# ---- any owner -------------------------------------------------------------------------------------------------------
-# What all owners have in common.
-
-
-_numbers = itertools.count(1)
-
-
-class AnyOwner:
-    """What all owners have in common.
-
-    Attributes:
-        number: Never used for another owner of this process.
-        name: See ``Caller.name``.
-        is_shared: See ``Caller.is_shared``.
-        traced: See ``Caller.traced``.
-    """
-
-    __slots__ = ("name", "number")
-
-    is_shared = False
-    traced = False
-
-    def __init__(self, name: str) -> None:
-        self.number: int = next(_numbers)
-        self.name: str = name
-
-    def stack(self) -> tuple[str, ...]:
-        """See ``Caller.stack``: it is no thread or task."""
-        return ()
-
-    @property
-    def thread_number(self) -> int:
-        """See ``Caller.thread_number``: no other call runs under this owner."""
-        return self.number
-
-    def divide(self) -> Self:
-        """See ``Caller.divide``."""
-        return self
-
-    def left_behind(self, acquires: Ownership, now: float) -> Ownership | None:
-        """See ``Caller.left_behind``."""
-        return None
-
-
 # ---- thread owners ---------------------------------------------------------------------------------------------------
 # Threads as owners, and the call chains that share one: :mod:`pyredisson._core.owners`.
 
@@ -117,7 +73,7 @@ class _Pulse:
     __slots__ = ("__weakref__",)
 
 
-class ThreadOwner(AnyOwner):
+class ThreadOwner(Caller):
     """A thread, by its number; or one of several call chains that share a thread.
 
     Args:
@@ -216,7 +172,7 @@ def current_thread_owner() -> ThreadOwner:
 # Tasks as owners.
 
 
-class TaskOwner(AnyOwner):
+class TaskOwner(Caller):
     """A task, by its number. By what is visible it knows a hold that it releases for another task, which has ended."""
 
     __slots__ = ("task",)
@@ -396,56 +352,6 @@ T = TypeVar("T")
 CoreT = TypeVar("CoreT")
 
 
-class HandleOwner(AnyOwner):
-    """An object that owns the locks acquired through it; any caller that has the object may release them.
-
-    Args:
-        handle: The object.
-        thread: The thread that alone may, if there is one.
-        what: What the object is called in messages.
-    """
-
-    __slots__ = ("_handle", "_thread", "_what")
-
-    def __init__(self, handle: object, thread: ThreadOwner | None = None, what: str = "the lock object") -> None:
-        super().__init__(what)
-        self.name: str = f"{what} {self.number}"
-        self._handle = weakref.ref(handle)
-        self._thread = thread
-        self._what = what
-
-    def __repr__(self) -> str:
-        return f"<handle {self.number} {self._handle()!r}>"
-
-    def describe(self) -> str:
-        """What to call it in a message."""
-        return self.name
-
-    def alone(self, call: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        """See ``MadeCaller.alone``: who has the object sees to that."""
-        return call
-
-    def check_open(self) -> None:
-        """See ``MadeCaller.check_open``."""
-        if getattr(self._handle(), "closed", False):
-            raise LockError(f"{self.name} was closed; make another with client.new_owner()")
-
-    def alive(self) -> bool:
-        """Whether there is still a caller that could release it."""
-        handle = self._handle()
-        if handle is None or getattr(handle, "closed", False):
-            return False
-        return self._thread is None or self._thread.alive()
-
-    def gone_hint(self) -> str:
-        """Describe it, when it ended while it held a lock."""
-        if self._thread is not None and not self._thread.alive():
-            return self._thread.gone_hint()
-        if self._handle() is not None:
-            return f"{self._what} was closed without releasing it"
-        return f"{self._what} was dropped without releasing it"
-
-
 class MadeOwner(HandleOwner):
     """The owner of locks that a user made, by its number."""
 
@@ -556,7 +462,7 @@ def make_core(
     return core if owner is None else core.acting_for(caller_of(owner))  # type: ignore[no-any-return]
 
 
-def lock_core(client: ClientCore, name: str, made_for: MadeCaller | None) -> LockCore:
+def lock_core(client: ClientCore, name: str, made_for: HandleOwner | None) -> LockCore:
     """Return the core of a handle: of those on one name that act for their caller, all share one.
 
     Raises:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import math
 import os
 import random
 import socket
-import sys
 import threading
 import time
 import uuid
@@ -20,7 +18,6 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyredisson._core import events
 from pyredisson._core.failures import ANOTHER, Rejected, is_contained
 from pyredisson._core.presence import Identity
 from pyredisson._core.runtime import NumberedRequest, Request, Ticket, numbered
@@ -30,7 +27,7 @@ from pyredisson._net.topology import prepare_call, slot_of
 from pyredisson._net.wire import VERSION, introduction, prepare, prepare_numbered
 from pyredisson._shared import process
 from pyredisson._shared.process import monotonic
-from pyredisson.errors import ClientClosedError, LockLostError
+from pyredisson.errors import ClientClosedError
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
@@ -295,12 +292,6 @@ T = TypeVar("T")
 #: The largest number of threads. If that number of callbacks block, the next one waits for one of them.
 MOST = 8
 
-#: Seconds after which one who stands for election, or observes one, looks whether it was stopped.
-LOOK_EVERY = 10.0
-
-#: Seconds until it goes on after an error.
-PAUSE = 1.0
-
 
 class Callbacks:
     """The callbacks of one client that are still to be called."""
@@ -337,45 +328,3 @@ class Callbacks:
                 callback(*args)
             except BaseException:  # No one else calls in this thread: also what is no ``Exception``.
                 _log.exception("pyredisson: the callback %r failed", callback)
-
-
-def check_callback(callback: object, *, awaited: bool = False) -> None:
-    """Raise ``TypeError`` unless it is a callback; only one that is ``awaited`` may be a coroutine function."""
-    if not callable(callback):
-        raise TypeError(f"callback must be a function, not {type(callback).__name__}")
-    if not awaited and inspect.iscoroutinefunction(callback):
-        raise TypeError(f"callback must not be a coroutine function, as {callback!r} is: no one would await it")
-
-
-def report_callback(name: str, error: BaseException) -> None:
-    """Log the error of a callback."""
-    _log.error("pyredisson: the callback of the election %r failed", name, exc_info=error)
-
-
-def warn_dropped(name: str) -> None:
-    """Log that no one can stop a campaign any more."""
-    if not sys.is_finalizing():
-        _log.warning(
-            "pyredisson: the campaign for the election %r was dropped, and goes on until its client is closed: keep "
-            "what start() returns, use it in a with block, or call run(), which blocks",
-            name,
-        )
-
-
-def call_observer(name: str, callback: Callable[[T], object], leader: T) -> None:
-    """Call the callback of one who observes an election."""
-    try:
-        callback(leader)
-    except BaseException as error:
-        if not is_contained(error):
-            raise
-        report_callback(name, error)
-
-
-def pause_after(client: ClientCore, name: str, error: BaseException) -> float | None:
-    """Return for how many seconds one who stands or observes pauses after an error; ``None``: its client was closed."""
-    if isinstance(error, ClientClosedError):
-        return None
-    if not isinstance(error, LockLostError):  # The client has reported a loss.
-        client.emit(events.CampaignFailed(name, error))
-    return 0.0 if isinstance(error, LockLostError) else PAUSE

@@ -137,6 +137,25 @@ class Flag:
         return self._set
 
 
+class ThreadTicket:
+    """A lock that is taken by waiting and released by a notification: it remembers one."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def notify(self) -> None:
+        try:
+            self._lock.release()
+        except RuntimeError:
+            pass  # It was notified already.
+
+    async def wait(self, seconds: float) -> bool:
+        return self._lock.acquire(timeout=-1 if seconds == math.inf else min(seconds, threading.TIMEOUT_MAX))
+
+
 # ---- late calls ------------------------------------------------------------------------------------------------------
 # Calls that are made at a later time, for clients that were closed: their own threads have ended.
 #

@@ -1,15 +1,18 @@
-"""``Redisson``, the client for threads."""
+# Generated from _asyncio/client.py by `make facade`: change that file, and run it.
+
+"""``Redisson``, the client."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar, final
+from typing import TYPE_CHECKING, NoReturn, final
 
 import redis
 
 from pyredisson._core.names import check_name
 from pyredisson._core.runtime import run
+from pyredisson._shared import process
 from pyredisson._shared.arguments import own_keywords, refuse, settings_by_name
 from pyredisson._shared.client import BaseClient
 from pyredisson._threads.factory import Factory
@@ -21,10 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pyredisson.holders import Holder
-    from pyredisson.inspection import ClientView, Inspector, LockView, WaitGraph
-
-P = ParamSpec("P")
-R = TypeVar("R")
+    from pyredisson.inspection import ClientView, LockView, WaitGraph
 
 
 @final
@@ -42,13 +42,15 @@ class Redisson(BaseClient, Factory):
             lock = client.get_lock("orders")
 
     Args:
-        redis: A redis-py client to copy the settings from (a ``redis.Redis`` or a ``redis.RedisCluster``). It remains
-            the caller's and is not closed. ``None``: ``redis://localhost:6379``.
+        redis: A redis-py client to copy the settings from (a ``redis.Redis`` or a
+            ``redis.RedisCluster``). It remains the caller's and is not closed. ``None``:
+            ``redis://localhost:6379``.
         config: The settings that differ from the defaults.
     """
 
     _form = FORM
     _runtime_class = ThreadsRuntime
+    _runtime: ThreadsRuntime  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @settings_by_name
     def __init__(
@@ -80,7 +82,8 @@ class Redisson(BaseClient, Factory):
             ClientClosedError: The client was closed.
         """
         self._core.check_open()
-        return run(self._core.finder.find(check_name(name), by_user=True)).holder
+        found = run(self._core.finder.find(check_name(name), by_user=True))
+        return found.holder
 
     def inspect(self, name: str) -> LockView | None:
         """Return what is stored under a name: its kind, who holds it, who waits. It changes nothing.
@@ -104,7 +107,7 @@ class Redisson(BaseClient, Factory):
             redis.exceptions.RedisError: The server does not answer, or refuses.
         """
         check_name(name)
-        return self._inspect(lambda inspector: inspector.lock(name))
+        return run(self._runtime.inspect(self._inspector(), lambda inspector: inspector.lock(name)))
 
     def find_locks(self, pattern: str = "*") -> Iterator[LockView]:
         """Yield the locks and synchronizers whose names match a pattern, as they are found. Raises as :meth:`inspect`.
@@ -119,8 +122,8 @@ class Redisson(BaseClient, Factory):
         Args:
             pattern: As for ``SCAN MATCH``.
         """
-        with self._inspector() as inspector:
-            yield from inspector.locks(pattern if pattern != "*" else None)
+        wanted = pattern if pattern != "*" else None
+        yield from self._runtime.found(self._inspector(), lambda inspector: inspector.locks(wanted))
 
     def find_leaks(self) -> Iterator[LockView]:
         """Yield what never expires, or whose holder or queue is gone. Raises as :meth:`inspect`.
@@ -130,8 +133,7 @@ class Redisson(BaseClient, Factory):
             for view in client.find_leaks():
                 print(view.name, view.problems)
         """
-        with self._inspector() as inspector:
-            yield from inspector.leaks()
+        yield from self._runtime.found(self._inspector(), lambda inspector: inspector.leaks())
 
     def count_locks(self, pattern: str = "*") -> dict[str, int]:
         """Return how many locks are held, by kind: the word of ``get_*``. Raises as :meth:`inspect`.
@@ -143,7 +145,8 @@ class Redisson(BaseClient, Factory):
         Args:
             pattern: As for :meth:`find_locks`.
         """
-        return self._inspect(lambda inspector: inspector.counts(pattern if pattern != "*" else None))
+        wanted = pattern if pattern != "*" else None
+        return run(self._runtime.inspect(self._inspector(), lambda inspector: inspector.counts(wanted)))
 
     def wait_graph(self) -> WaitGraph:
         """Return who waits for whom, and the deadlocks among them. Raises as :meth:`inspect`.
@@ -154,7 +157,7 @@ class Redisson(BaseClient, Factory):
             for cycle in graph.cycles:
                 print(" -> ".join(edge.waiter.label for edge in cycle))
         """
-        return self._inspect(lambda inspector: inspector.wait_graph())
+        return run(self._runtime.inspect(self._inspector(), lambda inspector: inspector.wait_graph()))
 
     def clients(self) -> list[ClientView]:
         """Return the clients of the server, by their connections and what they report. Raises as :meth:`inspect`.
@@ -164,11 +167,7 @@ class Redisson(BaseClient, Factory):
             for each in client.clients():
                 print(each.app, each.host, len(each.holds))
         """
-        return self._inspect(lambda inspector: inspector.clients())
-
-    def _inspect(self, read: Callable[[Inspector], R]) -> R:
-        with self._inspector() as inspector:
-            return read(inspector)
+        return run(self._runtime.inspect(self._inspector(), lambda inspector: inspector.clients()))
 
     def close(self) -> None:
         """Close the client: end its threads, its connections and its embedded server. Idempotent.
@@ -181,8 +180,12 @@ class Redisson(BaseClient, Factory):
             client = Redisson.from_url("redis://localhost:6379")
             client.close()
         """
+        process.check_forked()
         self._core.close()
-        run(self._core.end())
+        try:
+            run(self._core.end())
+        finally:
+            run(self._runtime.close())
         self._end()
 
     def __enter__(self) -> Self:

@@ -11,16 +11,8 @@ from pyredisson._core.deadline import Deadline
 from pyredisson._core.failures import is_contained
 from pyredisson._core.runtime import run
 from pyredisson._shared.arguments import NotPortable
-from pyredisson._shared.client import AnyTerm, Handle
-from pyredisson._shared.runtime import (
-    LOOK_EVERY,
-    PAUSE,
-    call_observer,
-    check_callback,
-    pause_after,
-    report_callback,
-    warn_dropped,
-)
+from pyredisson._shared.client import Handle
+from pyredisson._shared.election import LOOK_EVERY, AnyCampaign, AnyCandidacy, AnyTerm, check_callback, observe
 from pyredisson._threads.background import Flag
 from pyredisson._threads.hold import Hold
 
@@ -85,7 +77,7 @@ class LeaderElection(Handle):
             election.run(lead)
         """
         candidacy = self._candidacy(callback, ends_on_error=True)
-        candidacy.stand()
+        run(candidacy.stand())
         if candidacy.error is not None:
             raise candidacy.error
 
@@ -175,75 +167,42 @@ class Term(AnyTerm):
         self._ends.set()
 
 
-@final
-class _Candidacy:
-    """Stands for election until it is ended, in the thread that calls :meth:`stand`.
+def _ends(error: BaseException) -> bool:
+    return not is_contained(error)
 
-    Attributes:
-        name: The name of the election.
-        term: The term, while its callback runs or it resigns.
-        ended: It is to end.
-        error: What the callback raised, if that ends it.
-    """
+
+@final
+class _Candidacy(AnyCandidacy):
+    """Stands for election in the thread that runs :meth:`stand`."""
+
+    _ends = staticmethod(_ends)
 
     def __init__(self, election: LeaderElection, callback: Callable[[Term], object], ends_on_error: bool) -> None:
-        self._election = election
-        self._callback = callback
-        self._ends_on_error = ends_on_error
-        self._mutex = threading.RLock()  # A signal handler may close the client in the middle.
-        self.name: str = election.name
-        self.term: Term | None = None
-        self.ended: Flag = Flag()
-        self.error: BaseException | None = None
-
-    def resign(self) -> None:
-        """Ask the callback to return."""
-        with self._mutex:
-            if self.term is not None:
-                self.term._end()
+        super().__init__(election, callback, ends_on_error)
+        self._woken = Flag()
 
     def end(self) -> None:
-        """Ask the callback to return, and stand no longer."""
-        self.ended.set()
-        self.resign()
+        super().end()
+        self._woken.set()
 
-    def stand(self) -> None:
-        """Stand for election, and lead."""
-        client = self._election._core.client
-        client.when_closed[self.end] = None
-        pause: float | None = 0.0
-        try:
-            while pause is not None and not self.ended.wait(pause):
-                try:
-                    pause = 0.0 if self._stand_once() else PAUSE
-                except BaseException as error:
-                    if not is_contained(error):
-                        raise
-                    pause = pause_after(client, self.name, error)
-        finally:
-            client.when_closed.pop(self.end, None)
+    async def _ended_within(self, seconds: float) -> bool:
+        return self.ended or self._woken.wait(seconds)
 
-    def _stand_once(self) -> bool:
-        """Wait to be elected for a time, and lead. Returns whether the callback, if it was called, raised nothing."""
+    async def _stand_once(self) -> bool:
         hold: Hold[Lease[int] | None] = Hold(self._election, LOOK_EVERY, None, True)
         try:
             with hold as lease:
                 if lease is None:
                     return True
-                with self._mutex:
-                    if self.ended.is_set():
-                        return True
-                    self.term = term = Term(lease)
+                self.term = term = Term(lease)
+                if self.ended:  # Looked at last: who ends it later asks the term to end.
+                    return True
                 try:
                     self._callback(term)
                 except BaseException as error:
-                    if not is_contained(error):
+                    if _ends(error):
                         raise
-                    if self._ends_on_error:
-                        self.error = error
-                        self.ended.set()
-                    else:
-                        report_callback(self.name, error)
+                    self._callback_raised(error)
                     return False
         finally:
             self.term = None  # Not before it has resigned: its client may be closed as soon as it has stopped.
@@ -255,7 +214,7 @@ JOIN_EVERY = 0.05
 
 
 @final
-class Campaign(NotPortable):
+class Campaign(AnyCampaign):
     """Stands for election until it is stopped. Made by :meth:`LeaderElection.start`.
 
     Example::
@@ -265,30 +224,16 @@ class Campaign(NotPortable):
     """
 
     def __init__(self, candidacy: _Candidacy) -> None:
+        name = f"election {candidacy.name}"
+        self._thread = threading.Thread(target=lambda: run(candidacy.stand()), name=name, daemon=True)
         self._candidacy = candidacy
-        self._thread = threading.Thread(target=candidacy.stand, name=f"election {candidacy.name}", daemon=True)
         self._thread.start()
-
-    def __repr__(self) -> str:
-        state = "stopped" if self._has_ended() else "leading" if self.leading else "standing"
-        return f"<Campaign for {self._candidacy.name!r}: {state}>"
-
-    def __del__(self) -> None:
-        thread = getattr(self, "_thread", None)
-        if thread is not None and thread.is_alive() and not self._candidacy.ended.is_set():
-            warn_dropped(self._candidacy.name)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.stop()
-
-    @property
-    def leading(self) -> bool:
-        """Whether the callback runs, and leads."""
-        term = self._candidacy.term
-        return term is not None and term.remaining() > 0.0
 
     def resign(self) -> None:
         """Ask the callback to return; then others may lead, and this campaign stands again.
@@ -333,7 +278,7 @@ class Campaign(NotPortable):
     def _has_ended(self) -> bool:
         """Whether it leads no longer. Its thread may wait for an election yet that it would decline."""
         candidacy = self._candidacy
-        return not self._thread.is_alive() or (candidacy.ended.is_set() and candidacy.term is None)
+        return not self._thread.is_alive() or (candidacy.ended and candidacy.term is None)
 
 
 @final
@@ -347,9 +292,15 @@ class Observation(NotPortable):
     """
 
     def __init__(self, election: LeaderElection, callback: Callable[[Holder | None], object]) -> None:
-        self._stopped = threading.Event()
-        name = f"observer {election.name}"
-        threading.Thread(target=self._observe, args=(election, callback), name=name, daemon=True).start()
+        self._stopped = stopped = threading.Event()
+
+        async def stopped_within(seconds: float) -> bool:
+            return stopped.wait(seconds)
+
+        def work() -> None:
+            run(observe(election, callback, stopped_within, _ends))
+
+        threading.Thread(target=work, name=f"observer {election.name}", daemon=True).start()
 
     def stop(self) -> None:
         """Do not call the callback any more.
@@ -360,18 +311,3 @@ class Observation(NotPortable):
             observation.stop()
         """
         self._stopped.set()
-
-    def _observe(self, election: LeaderElection, callback: Callable[[Holder | None], object]) -> None:
-        known: str | None = ""  # Neither the field of an owner, nor that there is none.
-        pause: float | None = 0.0
-        while pause is not None and not self._stopped.wait(pause):
-            try:
-                pause, found = 0.0, run(election._core.leader_after(known, LOOK_EVERY))
-                if found != known and not self._stopped.is_set():
-                    leader = None if found is None else election.leader()
-                    known = found
-                    call_observer(election.name, callback, leader)
-            except BaseException as error:
-                if not is_contained(error):
-                    raise
-                pause = pause_after(election._core.client, election.name, error)

@@ -8,7 +8,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +20,7 @@ from pyredisson._shared import process
 from pyredisson._shared.owners import TaskOwner, ThreadOwner, current_owner
 from pyredisson._shared.process import check_patched, is_patched, monotonic
 from pyredisson._shared.runtime import BaseRuntime, Callbacks, StepLoop, subscriber_for
-from pyredisson._threads.background import BackgroundThread, end_inherited_thread, inside, late_calls
+from pyredisson._threads.background import BackgroundThread, ThreadTicket, end_inherited_thread, inside, late_calls
 from pyredisson._threads.sockets import eval_idle, fan_out
 from pyredisson.errors import ClientClosedError
 from pyredisson.lease import Lease
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyredisson._net.subscriber import Subscriber
     from pyredisson._net.urls import Link, Target
     from pyredisson.config import Config
+    from pyredisson.inspection import Inspector, LockView
 
 T = TypeVar("T")
 
@@ -43,25 +44,6 @@ LOOP_BLOCKED_WARNING = 1.0
 #: For how many seconds ``close()`` waits for the end of the client's threads. They may be kept by a request, or need
 #: what a call holds that a signal handler has interrupted to close the client.
 PATIENCE = 1.0
-
-
-class ThreadTicket:
-    """A lock that is taken by waiting and released by a notification: it remembers one."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    def notify(self) -> None:
-        try:
-            self._lock.release()
-        except RuntimeError:
-            pass  # It was notified already.
-
-    async def wait(self, seconds: float) -> bool:
-        return self._lock.acquire(timeout=-1 if seconds == math.inf else min(seconds, threading.TIMEOUT_MAX))
 
 
 class LoopTicket(ThreadTicket):
@@ -236,6 +218,18 @@ class ThreadsRuntime(BaseRuntime):
         # Under threads there is nothing to shield from but another Ctrl-C, and that one is meant.
         return await work
 
+    @staticmethod
+    async def inspect(inspector: Inspector, read: Callable[[Inspector], T]) -> T:
+        """Read something, and close the inspector."""
+        with inspector:
+            return read(inspector)
+
+    @staticmethod
+    def found(inspector: Inspector, find: Callable[[Inspector], Iterator[LockView]]) -> Iterator[LockView]:
+        """Yield what is found, and close the inspector."""
+        with inspector:
+            yield from find(inspector)
+
     # ---- the end -------------------------------------------------------------------------------------------------
 
     def end(self, core: ClientCore, stop_server: Callable[[], None] | None) -> None:
@@ -244,7 +238,7 @@ class ThreadsRuntime(BaseRuntime):
 
         def end() -> None:
             core.close(collected=True)
-            self.close()
+            self._stop()
             if stop_server is not None:
                 stop_server()
 
@@ -274,8 +268,13 @@ class ThreadsRuntime(BaseRuntime):
         core.begin()
         self.attach(core)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """End the threads and connections that were made here."""
+        self._stop()
+
+    def _stop(self) -> None:
+        if self.closed:
+            return
         over = monotonic() + PATIENCE
         if self._subscriber is not None:
             self._subscriber.close()

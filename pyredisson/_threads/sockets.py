@@ -13,7 +13,6 @@ import select
 import socket
 import struct
 import threading
-import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -26,10 +25,10 @@ from redis.retry import Retry
 from pyredisson._core.failures import Connecting, Failure, NotSent, Unanswered
 from pyredisson._core.runtime import Reply, Request, ServerRequest, run
 from pyredisson._net.link import CONNECTING, FRESH, KEEP_IDLE, Pool, ServerLink, Stream, Transport
-from pyredisson._net.urls import REFUSED, Form, Link, UserTransport, UserWire, no_reply, own_settings, place_of
-from pyredisson._net.wire import Address, Connect, Dial, Introduce, as_reply, is_push, new_reader, not_opened
+from pyredisson._net.urls import REFUSED, Form, Link, UserTransport, UserWire, own_settings, place_of
+from pyredisson._net.wire import Address, Dial, as_reply, is_push, new_reader, no_reply, not_opened
 from pyredisson._shared.process import monotonic
-from pyredisson._threads.background import BackgroundThread, Flag, end_inherited_thread
+from pyredisson._threads.background import BackgroundThread, Flag, ThreadTicket, end_inherited_thread
 
 if TYPE_CHECKING:
     from hiredis import Reader
@@ -108,7 +107,7 @@ class Connection:
         """Receive the reply to a request that was sent; of the timeout that was set only so much is left."""
         if self._plain:
             if not Readiness(self.sock).wait(left):
-                raise Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
+                raise Unanswered(no_reply(timeout))
         else:
             self.set_timeout(left)
         return self.exchange(None, timeout)
@@ -177,7 +176,7 @@ class Connection:
         """Return what it means that a socket could not be read. What a signal handler has raised is raised again."""
         raise_if_foreign(error, self.sock)
         if isinstance(error, _WOULD_BLOCK):
-            return Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
+            return Unanswered(no_reply(timeout))
         return Unanswered(rx.ConnectionError(f"Error while reading from socket: {error}"))
 
     async def call_many(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
@@ -557,7 +556,7 @@ class InThread:
     def receive(self) -> Reply:
         """See :meth:`Dialled.receive`."""
         if not run(self._dial.wait(max(0.0, self._until - monotonic()))):
-            raise Unanswered(rx.TimeoutError(f"no reply from the server within {self._timeout:.3g} s"))
+            raise Unanswered(no_reply(self._timeout))
         failure = self._dial.failure
         if isinstance(failure, Exception) and not isinstance(failure, Failure):
             raise Unanswered(failure)
@@ -644,22 +643,16 @@ async def fan_out(requests: Iterable[RequestT]) -> list[RequestT]:
 NO_CONNECTION: Final = NotSent(ConnectionError("no idle connection"))
 
 
-class SocketTransport:
+class SocketTransport(Transport):
     """Sockets of our own, made from the settings of a client. As many as requests are in flight at once."""
-
-    direct = True
-    now: staticmethod[[], float] = staticmethod(monotonic)
-    caller: staticmethod[[], object] = staticmethod(threading.get_ident)
 
     def __init__(self, connection_class: type[Any], settings: dict[str, Any]) -> None:
         self._class = connection_class
         self._settings = settings
         self._sockets = Sockets()
-        self.watchdog: object = None
 
-    def pools(self, connect: Connect, introduce: Introduce, connect_timeout: float) -> tuple[Pool, Pool]:
-        pool = Pool(self, connect, connect_timeout)
-        return pool, pool
+    def caller(self) -> object:
+        return threading.get_ident()
 
     async def open(self, address: Address | None, timeout: float) -> Connection:
         return Connection(self._sockets, self._open(address, timeout), monotonic(), address)
@@ -679,39 +672,8 @@ class SocketTransport:
     def dial(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Dial:
         return ThreadDial(work)
 
-    async def room(self, timeout: float) -> bool:
-        return True
-
-    def close(self) -> None:
-        pass  # The pool closes what is idle; the rest is in use.
-
     def abandon(self) -> None:
         self._sockets.abandon()
-
-
-class ThreadMutex:
-    """See :class:`pyredisson._net.cluster.TimedMutex`."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    async def enter(self, seconds: float) -> bool:
-        return self._lock.acquire(timeout=max(0.0, min(seconds, threading.TIMEOUT_MAX)))
-
-    def leave(self) -> None:
-        self._lock.release()
-
-
-def _as_the_pool_does(pool: Any) -> Transport:
-
-    return ThreadUserTransport(pool)
-
-
-async def _sleep(seconds: float) -> None:
-    time.sleep(seconds)
-
-
-FORM = Form(redis, SocketTransport, _as_the_pool_does, ThreadMutex, _sleep)
 
 
 def exchange_idle(client: ClientCore, data: bytes, timeout: float) -> Any:
@@ -840,3 +802,6 @@ class ThreadUserStream:
     def close(self) -> None:
         with contextlib.suppress(Exception):
             self._connection.disconnect()
+
+
+FORM = Form(redis, SocketTransport, ThreadUserTransport, ThreadTicket)

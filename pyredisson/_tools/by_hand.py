@@ -17,19 +17,18 @@ from pyredisson import Config, LockError, RedissonError, __version__, current_th
 from pyredisson._core.names import presence_key
 from pyredisson._tools.common import (
     BadUsage,
-    Duration,
     ExitCode,
+    Stopped,
     connect,
+    describe_who,
     duration_text,
     failure,
     held_by,
-    json_option,
     plain,
     say,
-    server_options,
 )
-from pyredisson._tools.completion import complete_names
-from pyredisson._tools.tables import describe_who, inspecting, print_json, quoted, unlock_command
+from pyredisson._tools.options import Duration, complete_names, json_option, server_options
+from pyredisson._tools.tables import inspecting, print_json, quoted, unlock_command
 from pyredisson.inspection import DOUBTFUL, Inspector, LockView, Unlocked, Who, describe, is_meant
 from pyredisson.inspection.model import numbered_kinds, stored_kinds
 
@@ -94,14 +93,12 @@ def unlock(name: str, *, url: str, prefix: str, as_json: bool, yes: bool, holder
             if seen is not None and stored_kinds()[seen.kind].number == "permits":
                 asks = holder is not None
             if asks and seen is not None and not _confirmed(seen, holder):
-                say("nothing was changed")
-                return ExitCode.FAILED
+                raise Stopped(ExitCode.FAILED, "nothing was changed")
         try:
             held = seen if seen is not None and seen.holders else None
             done = inspector.unlock(name, holder=holder, seen=held, force=force)
         except ValueError as error:
-            say(f"{quoted(name)}: {error}")
-            return ExitCode.FAILED
+            raise Stopped(ExitCode.FAILED, f"{quoted(name)}: {error}") from None
     return _report(done, as_json)
 
 
@@ -207,15 +204,9 @@ MAX_REASON = 200  # characters
 
 @click.command()
 @click.argument("name", shell_complete=complete_names)
-@click.option("--for", "seconds", type=Duration(), required=True, metavar="TIME", help="For how long.")
+@click.option("--for", "seconds", type=Duration(), required=True, help="For how long.")
 @click.option("--reason", required=True, metavar="TEXT", help="Why: others see it in ls, show and their errors.")
-@click.option(
-    "--wait",
-    type=Duration(zero=True),
-    default="0",
-    metavar="TIME",
-    help="Wait for the lock at most; 0: try once.  [default: 0]",
-)
+@click.option("--wait", type=Duration(zero=True), default="0", help="Wait for the lock at most; 0: try once.")
 @json_option
 @server_options
 def lock(**options: Any) -> int:
@@ -256,8 +247,8 @@ def hold_by_hand(*, name: str, seconds: float, reason: str, wait: float, url: st
             try:
                 if not lock.try_lock(wait, lease_time=seconds):
                     state = held_by(url, name, prefix)
-                    say(f"{quoted(name)} {f'is {state}' if state else 'was held a moment ago, and is free now'}")
-                    return ExitCode.NOT_LOCKED
+                    state = f"is {state}" if state else "was held a moment ago, and is free now"
+                    raise Stopped(ExitCode.NOT_LOCKED, f"{quoted(name)} {state}")
                 field = f"{client.id}:{number}"
                 _announce(url, prefix, name, client.id, number, seconds, reason)
             except BaseException:
@@ -265,16 +256,13 @@ def hold_by_hand(*, name: str, seconds: float, reason: str, wait: float, url: st
                     lock.unlock()
                 raise
     except KeyboardInterrupt:
-        say("interrupted: the lock is not held")
-        return ExitCode.SIGNALLED + signal.SIGINT
+        raise Stopped(ExitCode.SIGNALLED + signal.SIGINT, "interrupted: the lock is not held") from None
     except ValueError as error:
         raise BadUsage(str(error)) from None
     except (RedissonError, rx.RedisError, OSError) as error:
         if isinstance(error, LockError) and isinstance(error.__cause__, rx.ResponseError):
             raise BadUsage(plain(str(error))) from None  # The name is that of something else.
-        code, text = failure(error, client.url)
-        say(text)
-        return code
+        raise failure(error, client.url) from None
     left = max(0.0, seconds - (time.monotonic() - began)) if not wait else seconds
     free = unlock_command(quoted(name), field, yes=True)
     if as_json:
@@ -389,23 +377,21 @@ def show_permits(
         seen = inspector.lock(name)
         if seen is not None and stored_kinds()[seen.kind].number != "permits":
             words = stored_kinds()[seen.kind].words
-            say(f"{quoted(name)} is {'an' if words.startswith('e') else 'a'} {words}, not a semaphore")
-            return ExitCode.FAILED
+            what = f"{'an' if words.startswith('e') else 'a'} {words}"
+            raise Stopped(ExitCode.FAILED, f"{quoted(name)} is {what}, not a semaphore")
         foreign = inspector.foreign(name) if seen is None or seen.permits is None else None
         if foreign or (seen is None and kind is None):
-            say(f"{quoted(name)} is {foreign or 'no semaphore: it has no permits'}")
-            return ExitCode.FAILED if foreign else NO_SEMAPHORE
+            text = f"{quoted(name)} is {foreign or 'no semaphore: it has no permits'}"
+            raise Stopped(ExitCode.FAILED if foreign else NO_SEMAPHORE, text)
         if total is not None or freed is not None:
             refusal, wanted = _why_not_free(seen, freed) if freed is not None else _kind_to_set(seen, kind)
             if wanted is not None:
                 refusal = _change(name, wanted, total, freed, url, prefix)
             if refusal is not None:
-                say(f"{quoted(name)}: {refusal}")
-                return ExitCode.FAILED
+                raise Stopped(ExitCode.FAILED, f"{quoted(name)}: {refusal}")
             seen = inspector.lock(name)
         if seen is None or seen.permits is None:
-            say(f"{quoted(name)} has no permits: they were never set, or have expired")
-            return NO_SEMAPHORE
+            raise Stopped(NO_SEMAPHORE, f"{quoted(name)} has no permits: they were never set, or have expired")
         _report_permits(seen, as_json)
         left = 0 if total is None or seen.total is None else seen.total - (seen.permits or 0)
         if left > 0 and seen.taken is None:

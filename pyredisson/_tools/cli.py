@@ -1,6 +1,5 @@
-"""The ``pyredisson`` command. Each of its commands is in a module of its name, or in one of ``MODULES``.
-
-It is imported when it is called, so that ``pyredisson run`` starts fast.
+"""The ``pyredisson`` command, and how shells complete it. Each of its commands is in a module of its name, or in one of
+``MODULES``. That is imported when the command is called, so that ``pyredisson run`` starts fast.
 """
 
 from __future__ import annotations
@@ -8,9 +7,9 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from typing import final
 
 import click
+from click import shell_completion as shells
 from click.shell_completion import CompletionItem
 
 from pyredisson import __version__
@@ -46,10 +45,10 @@ COMMANDS = {name: text for commands in GROUPS.values() for name, text in command
 MODULES = {
     **dict.fromkeys(("ls", "clients", "leaks", "show", "why"), "reports"),
     **dict.fromkeys(("lock", "unlock", "permits"), "by_hand"),
+    "completion": "cli",
 }
 
 
-@final
 class Commands(click.Group):
     """A group that imports a command when it is used."""
 
@@ -89,7 +88,7 @@ class Commands(click.Group):
         return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(__version__, prog_name="pyredisson")
 def cli() -> None:
     """Redisson's distributed locks, from the command line."""
@@ -101,9 +100,72 @@ def end(code: int | None) -> None:
     sys.exit(code)
 
 
-if "_PYREDISSON_COMPLETE" in os.environ:  # A shell asks: see ``pyredisson completion``.
-    from pyredisson._tools.completion import register
+# ---- completion ------------------------------------------------------------------------------------------------------
+# Completion by the shell: of commands and options, which click knows. Names of locks are looked up in ``options.py``.
 
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+class Bash(shells.BashComplete):
+    """click's completion for bash, for names that contain what bash takes for a separator or for its own.
+
+    Bash splits words at colons, as in ``order:17``, and completes the part after the last one. It inserts a completion
+    as it is: a name with a space, a quote or a ``;`` has to be quoted, in the way in which the user has begun to. Words
+    in quotes are not split.
+    """
+
+    def source(self) -> str:
+        """Return the script for bash."""
+        from importlib.resources import files
+
+        script = (files("pyredisson._tools") / "completion.bash").read_text(encoding="utf-8")
+        return script % self.source_vars()
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """Return the words before the cursor, and the one at it."""
+        # With a mark at its end, the last word is the incomplete one, also after a space, an escape or a quote.
+        words = shells.split_arg_string(os.environ["COMP_LINE"] + ".")
+        return words[1:-1], words[-1][:-1]
+
+
+class Fish(shells.FishComplete):
+    """click's completion for fish, for names with a comma."""
+
+    source_template = shells.FishComplete.source_template.replace('string split ","', 'string split --max 1 ","')
+
+
+def register() -> None:
+    """Let the command line use our completion for bash and fish."""
+    shells.add_completion_class(Bash)
+    shells.add_completion_class(Fish)
+
+
+def completion_script(shell: str, cli: click.Command) -> str:
+    """Return the script that makes a shell complete ``pyredisson``."""
+    register()
+    kind: type[shells.ShellComplete] | None = shells.get_completion_class(shell)
+    assert kind is not None
+    return kind(cli, {}, "pyredisson", "_PYREDISSON_COMPLETE").source()
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print the script that makes SHELL complete commands, options, and the names of locks that are held.
+
+    \b
+        pyredisson completion bash >> ~/.bashrc
+        pyredisson completion zsh >> ~/.zshrc
+        pyredisson completion fish > ~/.config/fish/completions/pyredisson.fish
+
+    Names are looked up on the server of --url, if that was typed before, or PYREDISSON_URL: for half a second at most,
+    and silently if it does not answer. The script for bash needs bash 4.4 or newer; that for zsh, compinit.
+    """
+    click.echo(completion_script(shell, click.get_current_context().find_root().command), nl=False)
+
+
+if "_PYREDISSON_COMPLETE" in os.environ:  # A shell asks: see ``pyredisson completion``.
     register()
 
 # Their names alone: click compares a name that was mistyped with these.

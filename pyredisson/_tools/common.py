@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import select
 import signal
 import sys
 import time
-from collections.abc import Callable
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 import redis.exceptions as rx
 
 from pyredisson import Config, Redisson
 from pyredisson._core.failures import remedy_of
-from pyredisson._net.urls import DEFAULT_URL
 from pyredisson._shared.process import is_posix
 from pyredisson.inspection import Inspector, LockView, Who, describe
 from pyredisson.inspection.servers import answered, text_of
@@ -43,6 +40,18 @@ class ExitCode(IntEnum):
 
 class BadUsage(click.UsageError):
     """The command line is not valid. The message says why, and contains no password. Click prints it."""
+
+
+class Stopped(click.ClickException):
+    """A command ends with an exit code of ours, after it has said why."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.exit_code = code  # type: ignore[misc]  # One for each error, not for each class.
+
+    def show(self, file: Any = None) -> None:
+        """Say why. Called by click."""
+        say(self.message)
 
 
 def check_posix(command: str) -> None:
@@ -85,22 +94,6 @@ def inspector_at(url: str, prefix: str) -> Inspector:
         raise bad_url(url, error) from None
 
 
-def read_address(text: str) -> tuple[str, int]:
-    """Read ``HOST:PORT``, ``:PORT`` (all addresses) or ``[IPV6]:PORT``.
-
-    Raises:
-        BadUsage: It is none of these.
-    """
-    host, colon, port = text.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        colon = ""
-    if not colon or not (port.isascii() and port.isdigit() and int(port) < 65_536):
-        raise BadUsage("--listen must be HOST:PORT, such as 127.0.0.1:8379; an IPv6 address is put in brackets")
-    return host or "0.0.0.0", int(port)
-
-
 def plain(text: str) -> str:
     """Return a text with control characters escaped: in the error of a server they could control the terminal."""
     if text.isprintable():
@@ -108,8 +101,8 @@ def plain(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
-def failure(error: Exception, url: str | None = None) -> tuple[ExitCode, str]:
-    """Return the exit code of every command that a server did not answer or refused, and what it says then.
+def failure(error: Exception, url: str | None = None) -> Stopped:
+    """Return how every command ends that a server did not answer or refused.
 
     Args:
         error: What happened.
@@ -119,15 +112,15 @@ def failure(error: Exception, url: str | None = None) -> tuple[ExitCode, str]:
     hint = f"; {remedy}" if (remedy := remedy_of(str(error))) else ""
     match answered(error):
         case "refused":
-            return ExitCode.REFUSED, f"{server} refused: {text_of(error)}{hint}"
+            return Stopped(ExitCode.REFUSED, f"{server} refused: {text_of(error)}{hint}")
         case "not now":
-            return ExitCode.UNAVAILABLE, f"{server} is there, and cannot do this now: {error}"
+            return Stopped(ExitCode.UNAVAILABLE, f"{server} is there, and cannot do this now: {error}")
         case "elsewhere":
-            return ExitCode.BAD_SERVER, f"{server} is not the one to ask: {error}"
+            return Stopped(ExitCode.BAD_SERVER, f"{server} is not the one to ask: {error}")
         case _:
             if not hint and url is not None and url.startswith("rediss"):
                 hint = "; does it speak TLS? Without, it is redis://"
-            return ExitCode.UNAVAILABLE, f"{server} is not available: {describe(error)}{hint}"
+            return Stopped(ExitCode.UNAVAILABLE, f"{server} is not available: {describe(error)}{hint}")
 
 
 def say(text: str) -> None:
@@ -165,42 +158,7 @@ def without_reader() -> int:
     return 0
 
 
-# ---- durations -------------------------------------------------------------------------------------------------------
-# Durations as users type them (``5s``, ``10m``, ``1h30m``; a plain number is seconds), and as we show them.
-
-
-#: Seconds of each unit, the largest first: the order in which they are written.
-UNITS = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-
-MAX_SECONDS = 100 * 365 * UNITS["d"]
-
-_NUMBER = r"(\d+(?:\.\d*)?|\.\d+)"
-_PLAIN = re.compile(_NUMBER, re.ASCII)
-_PARTS = re.compile("".join(rf"(?:{_NUMBER}{unit}\s*)?" for unit in UNITS), re.ASCII)
-
-EXAMPLES = "such as 5s, 10m or 1h30m; a plain number is seconds"
-
-
-def parse_duration(text: str) -> float:
-    """Return a duration in seconds: ``"90"``, ``"1.5m"``, ``"1h30m"``, ``"250ms"``; the largest unit first.
-
-    Raises:
-        ValueError: The text is not a duration, or one of more than a hundred years.
-    """
-    text = text.strip()
-    if _PLAIN.fullmatch(text):
-        total = float(text)
-    else:
-        parts = _PARTS.fullmatch(text)
-        if not text or parts is None:
-            raise ValueError(f"{text!r} is not a duration, {EXAMPLES}")
-        # Rounded: 1.1 m is 66 s, although its binary fraction is a little more.
-        total = round(
-            sum(float(part or 0) * unit for part, unit in zip(parts.groups(), UNITS.values(), strict=True)), 9
-        )
-    if not total <= MAX_SECONDS:
-        raise ValueError(f"{text!r} is longer than 100 years")
-    return total
+# ---- texts -----------------------------------------------------------------------------------------------------------
 
 
 def duration_text(seconds: float) -> str:
@@ -220,61 +178,6 @@ def duration_text(seconds: float) -> str:
     (unit, size), (lower, lower_size) = pairs[first : first + 2]
     rest = left % size // lower_size
     return f"{left // size} {unit}" + (f" {rest} {lower}" if rest else "")
-
-
-class Duration(click.ParamType):  # type: ignore[type-arg]  # Not generic before click 8.5.
-    """An option's duration, in seconds for the command.
-
-    Args:
-        zero: Whether it may be 0.
-        least: The seconds that it must last at least.
-    """
-
-    name = "duration"
-
-    def __init__(self, *, zero: bool = False, least: float = 0) -> None:
-        self._zero = zero
-        self._least = least
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the seconds, or fail with a message for the user."""
-        try:
-            seconds = float(value) if isinstance(value, (int, float)) else parse_duration(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        if seconds <= 0 and not self._zero:
-            self.fail(f"must be longer than 0, {EXAMPLES}", param, ctx)
-        if seconds < self._least:
-            self.fail(f"must be at least {duration_text(self._least)}", param, ctx)
-        return seconds
-
-
-# ---- options ---------------------------------------------------------------------------------------------------------
-# Options that many commands have.
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def json_option(command: F) -> F:
-    """Add ``--json``."""
-    return click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")(command)
-
-
-url_option = click.option(
-    "--url",
-    default=DEFAULT_URL,
-    show_default=True,
-    envvar="PYREDISSON_URL",
-    show_envvar=True,
-    help="A server (redis://, rediss:// or unix://), sentinels (redis+sentinel://) or a cluster (redis+cluster://).",
-)
-
-
-def server_options(command: F) -> F:
-    """Add ``--url`` and ``--prefix``."""
-    prefix = click.option("--prefix", default="", metavar="TEXT", help="Config.prefix of the programs.")
-    return url_option(prefix(command))
 
 
 # ---- held by ---------------------------------------------------------------------------------------------------------
@@ -305,7 +208,7 @@ def describe_holders(view: LockView, now: float) -> str:
     if not view.holders:
         return ""
     first, *others = view.holders
-    text = _describe(first, now) + (f" and {len(others)} more" if others else "")
+    text = describe_who(first, now, clock=True) + (f" and {len(others)} more" if others else "")
     if view.never_expires:
         return f"{text}; it never expires"
     if view.free_in is None:
@@ -314,9 +217,10 @@ def describe_holders(view: LockView, now: float) -> str:
     return f"{text}; it expires in {duration_text(view.free_in)}{renewal}"
 
 
-def _describe(who: Who, now: float) -> str:
-    text = who.label
-    if who.since is not None:
-        begun = time.strftime("%H:%M:%S", time.localtime(who.since))
-        text += f" for {duration_text(now - who.since)} (since {begun})"
-    return text if who.reason is None else f"{text}, by hand: {who.reason}"
+def describe_who(who: Who, now: float, *, clock: bool = False) -> str:
+    """Return who it is and for how long, in a line; with ``clock`` also since when."""
+    since = "" if who.since is None else f" for {duration_text(now - who.since)}"
+    if who.since is not None and clock:
+        since += f" (since {time.strftime('%H:%M:%S', time.localtime(who.since))})"
+    by_hand = "" if who.reason is None else f", by hand: {who.reason}"
+    return f"{who.label}{since}{by_hand}"

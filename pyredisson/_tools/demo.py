@@ -32,17 +32,13 @@ from rich.table import Table
 
 from pyredisson import Config, Redisson, RedissonError
 from pyredisson._core.names import LockNames
-from pyredisson._tools.common import BadUsage, ExitCode, check_posix, connect, failure, say, signals
+from pyredisson._tools.common import BadUsage, ExitCode, Stopped, check_posix, connect, failure, signals
 
 PAYING_SECONDS = 0.010
 LEASE_SECONDS = 3.0
 PATIENCE_SECONDS = 20.0  # for what takes much less: the demo must not hang
 CONFIG = Config(lock_watchdog_timeout=LEASE_SECONDS)
 SIGNALS = signals("SIGINT", "SIGTERM", "SIGHUP")
-
-
-class DemoError(Exception):
-    """The demo could not be finished."""
 
 
 class Shop(NamedTuple):
@@ -110,12 +106,7 @@ def run_demo(*, seats: int, workers: int, url: str | None = None, console: Conso
                     takeover = _kill_the_holder(client, shop, progress)
             return show_results(console, unlocked, locked, takeover)
     except (RedisError, RedissonError) as error:
-        code, text = failure(error)
-        say(text)
-        return code
-    except DemoError as error:
-        say(str(error))
-        return ExitCode.FAILED
+        raise failure(error) from None
 
 
 @contextmanager
@@ -181,10 +172,10 @@ def _sell_out(title: str, redis: Any, shop: Shop, workers: int, seats: int, prog
         progress.update(bar, completed=min(sold, seats), status=f"{sold} sold{excess}")
         last_sale = time.monotonic() if sold != before else last_sale
         if time.monotonic() - last_sale > PATIENCE_SECONDS:
-            raise DemoError(f"{title}: nothing was sold for {PATIENCE_SECONDS:.0f} s")
+            raise Stopped(ExitCode.FAILED, f"{title}: nothing was sold for {PATIENCE_SECONDS:.0f} s")
         sellers[0].join(0.05)
     if any(seller.exitcode for seller in sellers):
-        raise DemoError(f"{title}: a process failed")
+        raise Stopped(ExitCode.FAILED, f"{title}: a process failed")
     sales = Counter(redis.lrange(shop.sales, 0, -1))
     duplicates = sum(times > 1 for times in sales.values())
     return SaleResult(title, seats, sold, duplicates, int(redis.get(shop.stock)), time.monotonic() - started)
@@ -197,7 +188,7 @@ def _kill_the_holder(client: Redisson, shop: Shop, progress: Progress) -> float 
     progress.update(bar, status=f"its lease is {LEASE_SECONDS:.0f} s, and the watchdog renews it")
     lock = client.get_lock(shop.lock)
     if lock.try_lock(1.2 * LEASE_SECONDS):
-        raise DemoError("the lock was lost while its holder was alive")
+        raise Stopped(ExitCode.FAILED, "the lock was lost while its holder was alive")
     holder.kill()
     killed_at = time.monotonic()
     progress.update(bar, status="killed; its lease runs out")
@@ -223,7 +214,7 @@ def _start(shop: Shop, count: int, part: Callable[..., None], *arguments: object
     try:
         ready.wait(PATIENCE_SECONDS)
     except BrokenBarrierError:
-        raise DemoError("the other processes did not start") from None
+        raise Stopped(ExitCode.FAILED, "the other processes did not start") from None
     finally:
         with _signals_deferred():
             del ready  # A signal in the middle of this would leave semaphores behind.
@@ -310,8 +301,8 @@ def show_results(console: Console, unlocked: SaleResult, locked: SaleResult, tak
 
 
 @click.command()
-@click.option("--seats", type=click.IntRange(1, 100_000), default=150, show_default=True, help="Seats in stock.")
-@click.option("--workers", type=click.IntRange(2, 64), default=4, show_default=True, help="Processes that sell them.")
+@click.option("--seats", type=click.IntRange(1, 100_000), default=150, help="Seats in stock.")
+@click.option("--workers", type=click.IntRange(2, 64), default=4, help="Processes that sell them.")
 @click.option(
     "--url", help="Your own server (redis://, rediss:// or unix://).  [default: a private server, stopped at the end]"
 )

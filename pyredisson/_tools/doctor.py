@@ -10,9 +10,9 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from pyredisson._net.urls import DEFAULT_URL
+from pyredisson._net.urls import DEFAULT_URL, listed
 from pyredisson._tools.common import duration_text, plain
-from pyredisson._tools.examination import Grade, Node, Report, examine, format_address, unable, unchecked
+from pyredisson._tools.examination import Grade, Node, Report, examine, unable, unchecked
 from pyredisson._tools.tables import Output
 
 
@@ -106,7 +106,7 @@ def _surroundings(node: Node) -> Iterator[str]:
     """Describe the sentinels and replicas of a server."""
     if (view := node.sentinels) is not None:
         answering = sum(each.error is None for each in view.answers)
-        master = format_address(view.master) if view.master is not None else None
+        master = listed([view.master]) if view.master is not None else None
         agreeing = sum(each.master == master for each in view.answers)
         names = f"{agreeing} name {master} as master" if master is not None else "none names a master"
         yield f"{node.url}: {answering} of {len(view.answers)} sentinels answer; {names}"

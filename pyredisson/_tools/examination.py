@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from enum import IntEnum
-from typing import Any, TypeVar, cast, final
+from typing import Any, TypeVar
 
-import redis
 import redis.exceptions as rx
 
 from pyredisson._core.names import LockNames
-from pyredisson._core.server import ServerFacts, complaints, lack_of_persistence, read_info
+from pyredisson._core.server import ServerFacts, complaints, info_fields, lack_of_persistence, read_info
 from pyredisson._lua import CLIENT, KINDS, commands_of
+from pyredisson._net.urls import listed
 from pyredisson._net.wire import Address
 from pyredisson.inspection import describe
 from pyredisson.inspection.look import Look
@@ -48,11 +48,7 @@ PINGS = 7
 MAX_SECONDS = 3.0  # of the search for leaked locks on one server
 SAMPLES = 5  # of their names
 
-_REPLICA = re.compile(rb"^slave\d+:(.*?)\r?$", re.MULTILINE)
-_OFFSET = re.compile(rb"^master_repl_offset:(\d{1,19})\r?$", re.MULTILINE)
 
-
-@final
 @dataclass(frozen=True)
 class Replica:
     """A replica, as its master reports it.
@@ -72,7 +68,6 @@ class Replica:
     clock: float | None = None
 
 
-@final
 @dataclass(frozen=True)
 class SentinelAnswer:
     """What one sentinel answers.
@@ -90,7 +85,6 @@ class SentinelAnswer:
     doubts: str | None = None
 
 
-@final
 @dataclass(frozen=True)
 class SentinelView:
     """What the sentinels of a URL answer.
@@ -106,7 +100,6 @@ class SentinelView:
     master: Address | None
 
 
-@final
 @dataclass
 class Node:
     """What was seen of one server, or of one cluster.
@@ -159,6 +152,19 @@ class Node:
     part_of_a_cluster: bool = False
     unchecked: list[str] = field(default_factory=list)
 
+    def warning(self, text: str) -> Finding:
+        """Return a finding that concerns it."""
+        return Finding(Grade.WARNING, self.url, text)
+
+    def critical(self, text: str) -> Finding:
+        """Return a finding that concerns it."""
+        return Finding(Grade.CRITICAL, self.url, text)
+
+    def fail(self, error: Exception) -> None:
+        """Note why it could not be asked."""
+        self.error = text_of(error) if answered(error) == "refused" else describe(error)
+        self.refused = answered(error) != "not"
+
 
 #: What of ``INFO`` is kept.
 _STATE = frozenset(
@@ -189,8 +195,8 @@ def _probe(servers: Servers, lock: str | None) -> Node:
         try:
             masters = servers.masters()
         except (rx.RedisError, OSError) as error:
-            node = Node(servers.url, error=text_of(error) if answered(error) == "refused" else describe(error))
-            node.refused = answered(error) != "not"
+            node = Node(servers.url)
+            node.fail(error)
         else:
             if servers.clustered:
                 nodes = in_parallel(lambda each: _probe_server(each, servers, lock), masters)
@@ -213,8 +219,7 @@ def _probe_server(server: Server, servers: Servers, lock: str | None) -> Node:
         if info is not None:
             node.facts = read_info(info, time.monotonic())
             node.replicas = read_replicas(info)
-            lines = (line.partition(":") for line in info.decode(errors="replace").splitlines())
-            node.state = {name: value.strip() for name, _, value in lines if name in _STATE}
+            node.state = {name: value for name, value in info_fields(info).items() if name in _STATE}
             node.part_of_a_cluster = not servers.clustered and node.state.get("cluster_enabled") == "1"
         else:
             node.unchecked.append("memory, connections, replicas and saves (INFO is refused)")
@@ -227,8 +232,7 @@ def _probe_server(server: Server, servers: Servers, lock: str | None) -> Node:
             node.permissions = probe_permissions(server, lock or servers.a_name_on(server, OWN_LOCK))
         _search_leaks(server, node)
     except (rx.RedisError, OSError) as error:
-        node.error = text_of(error) if answered(error) == "refused" else describe(error)
-        node.refused = answered(error) != "not"
+        node.fail(error)
     return node
 
 
@@ -288,30 +292,20 @@ def _search_leaks(server: Server, node: Node) -> None:
 
 def read_replicas(info: bytes) -> list[Replica]:
     """Read the replicas from a master's reply to ``INFO``."""
-    offset = _OFFSET.search(info)
+    fields = info_fields(info)
+    offset = _number(fields.get("master_repl_offset"))
     found = []
-    for line in _REPLICA.findall(info):
-        said = dict(part.split("=", 1) for part in line.decode(errors="replace").split(",") if "=" in part)
+    for reported in (fields[name] for name in fields if re.fullmatch(r"slave\d+", name)):
+        said = dict(part.split("=", 1) for part in reported.split(",") if "=" in part)
         reached = _number(said.get("offset"))
-        found.append(
-            Replica(
-                address=format_address((said.get("ip", "?"), said.get("port", "?"))),
-                state=said.get("state", "?"),
-                behind=None if reached is None or offset is None else max(0, int(offset[1]) - reached),
-                lag=_number(said.get("lag")),
-            )
-        )
+        behind = None if reached is None or offset is None else max(0, offset - reached)
+        address = listed([(said.get("ip", "?"), _number(said.get("port")) or 0)])
+        found.append(Replica(address, said.get("state", "?"), behind, _number(said.get("lag"))))
     return found
 
 
 def _number(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdecimal() and len(text) < 20 else None
-
-
-def format_address(address: tuple[str, object]) -> str:
-    """Return ``host:port``, an IPv6 address in brackets."""
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _view_of(servers: Servers, service: str) -> SentinelView:
@@ -330,7 +324,7 @@ def _answer_of(sentinel: Server, master: Address | Exception | None, service: st
         doubts = str(error) if str(error).startswith("NOQUORUM") else None
     except (rx.RedisError, OSError) as error:
         return SentinelAnswer(sentinel.node, error=describe(error))
-    return SentinelAnswer(sentinel.node, master=format_address(master), doubts=doubts)
+    return SentinelAnswer(sentinel.node, master=listed([master]), doubts=doubts)
 
 
 # ---- permissions -----------------------------------------------------------------------------------------------------
@@ -366,7 +360,6 @@ return replies
 """
 
 
-@final
 @dataclass
 class Permissions:
     """What this user may not do, as far as it could be asked.
@@ -391,16 +384,12 @@ class Permissions:
         lower, name = text.lower(), command[0].lower()
         if "unknown" in lower or "not found" in lower:
             self.missing.append(name)
-        elif not _is_denial(lower):
+        elif not any(word in lower for word in ("permission", "can't", "acl failure", "noperm")):
             pass  # It would run, or fails for another reason.
         elif "run th" in lower:
             self.denied.append(name)
         else:
             (self.channels if "channel" in lower else self.keys).append(command[1])
-
-
-def _is_denial(text: str) -> bool:
-    return any(word in text for word in ("permission", "can't", "acl failure", "noperm"))
 
 
 def probe_permissions(server: Server, name: str) -> Permissions:
@@ -478,18 +467,13 @@ def _run_script(server: Server, found: Permissions, calls: Sequence[tuple[str, .
 
 def _subscribe(server: Server, found: Permissions, channel: str) -> None:
     """Subscribe to a channel for a moment."""
-    pool = redis.ConnectionPool(cast("type[Any]", server.endpoint.connection_class), **server.settings)
-    client: Any = redis.Redis(connection_pool=pool)
     try:
-        with client.pubsub() as pubsub:
+        with closing(server.pubsub()) as pubsub:
             pubsub.subscribe(channel)
             if pubsub.get_message(timeout=1.0) is None:
                 found.unchecked.append("whether this user may subscribe")
     except rx.ResponseError as error:
         found.note(("subscribe", channel), error)
-    finally:
-        client.close()
-        pool.disconnect()
 
 
 # ---- judge -----------------------------------------------------------------------------------------------------------
@@ -510,7 +494,6 @@ class Grade(IntEnum):
     CRITICAL = 2
 
 
-@final
 @dataclass(frozen=True)
 class Finding:
     """Something that endangers locks.
@@ -526,7 +509,6 @@ class Finding:
     text: str
 
 
-@final
 @dataclass(frozen=True)
 class Report:
     """What was seen, and what is wrong.
@@ -577,14 +559,6 @@ def judge(nodes: Sequence[Node]) -> Report:
     return Report(nodes, findings, len(reachable), needed)
 
 
-def _warning(node: Node | None, text: str) -> Finding:
-    return Finding(Grade.WARNING, node.url if node else None, text)
-
-
-def _critical(node: Node | None, text: str) -> Finding:
-    return Finding(Grade.CRITICAL, node.url if node else None, text)
-
-
 def _judge_node(node: Node, *, several: bool) -> Iterator[Finding]:
     if node.sentinels is not None:
         yield from _judge_sentinels(node, node.sentinels)
@@ -592,70 +566,65 @@ def _judge_node(node: Node, *, several: bool) -> Iterator[Finding]:
         yield from _judge_cluster(node, node.masters)
     elif node.error is not None:
         what = "it answers, and refuses" if node.refused else "not reachable"
-        yield (_warning if several else _critical)(node, f"{what}: {node.error}")
+        yield (node.warning if several else node.critical)(f"{what}: {node.error}")
     else:
         for is_certain, text in obstacles(node):
-            yield (_critical if is_certain and not several else _warning)(node, text)
+            yield (node.critical if is_certain and not several else node.warning)(text)
         yield from _judge_settings(node, several=several)
         yield from _judge_access(node)
         if node.leaked:
             names = ", ".join(node.samples) + (", ..." if node.leaked > len(node.samples) else "")
-            yield _warning(
-                node,
+            yield node.warning(
                 f"{node.leaked} locks never expire ({names}): their expiry was removed, or a client that is not "
                 "Redisson wrote them. pyredisson leaks and pyredisson show NAME say who holds them, and "
-                "pyredisson unlock NAME frees them",
+                "pyredisson unlock NAME frees them"
             )
 
 
 def _judge_settings(node: Node, *, several: bool) -> Iterator[Finding]:
     facts = node.facts
     if facts is None:
-        yield _warning(node, "its settings are unknown: permit this user to run INFO")
+        yield node.warning("its settings are unknown: permit this user to run INFO")
         return
     for complaint in complaints(facts):
         if complaint.setting != "role":
-            yield _warning(node, complaint.text)
+            yield node.warning(complaint.text)
         elif node.sentinels is None:
-            yield _critical(node, complaint.text)
+            yield node.critical(complaint.text)
         else:
-            yield _critical(
-                node,
-                "the master that the sentinels report is a replica: they are out of date, or cannot agree on a master",
+            yield node.critical(
+                "the master that the sentinels report is a replica: they are out of date, or cannot agree on a master"
             )
     if several and (lack := lack_of_persistence(facts)) is not None:
-        yield _warning(node, lack.text)
+        yield node.warning(lack.text)
     if several and facts.run_id and facts.uptime < RECENT_START:
-        yield _warning(
-            node,
+        yield node.warning(
             f"it was started {facts.uptime} s ago and may have forgotten locks that are held: keep a restarted node "
-            "out of use for longer than the longest lease",
+            "out of use for longer than the longest lease"
         )
 
 
 def _judge_access(node: Node) -> Iterator[Finding]:
     """Judge who can reach it, and whether it is who it says."""
     if node.part_of_a_cluster:
-        yield _critical(node, "it is one node of a cluster, and refuses most locks: use redis+cluster://host:port")
+        yield node.critical("it is one node of a cluster, and refuses most locks: use redis+cluster://host:port")
     if node.tls_unverified:
-        yield _warning(node, "its certificate is not verified (ssl_cert_reqs=none): another server may take its place")
+        yield node.warning("its certificate is not verified (ssl_cert_reqs=none): another server may take its place")
     login = node.url.partition("://")[2].rpartition("@")[0]
     listens = set(node.settings.get("bind", "").replace("-", "").split()) - LOOPBACK
     if not login and listens and node.settings.get("protected-mode") == "no":
-        yield _warning(
-            node,
+        yield node.warning(
             f"it needs no password, and listens on {', '.join(sorted(listens))}: anyone who reaches it can free "
-            "locks. Set requirepass or ACL users",
+            "locks. Set requirepass or ACL users"
         )
 
 
 def _judge_alone(node: Node) -> Iterator[Finding]:
     """Judge what endangers a server that has no others to take over."""
     if keeps_nothing(node) and node.sentinels is None and node.masters is None:
-        yield _warning(
-            node,
+        yield node.warning(
             "it stores nothing on disk (persistence none): a restart frees every lock while its holder goes on. Set "
-            "'appendonly yes', or keep it stopped for longer than the longest lease",
+            "'appendonly yes', or keep it stopped for longer than the longest lease"
         )
 
 
@@ -663,26 +632,25 @@ def _judge_sentinels(node: Node, view: SentinelView) -> Iterator[Finding]:
     named = [each for each in view.answers if each.master is not None]
     for each in view.answers:
         if each.error is not None:
-            yield _warning(node, f"sentinel {each.address} is not reachable: {each.error}")
+            yield node.warning(f"sentinel {each.address} is not reachable: {each.error}")
         elif each.master is None and named:
-            yield _warning(node, f"sentinel {each.address} does not know {view.service!r}")
+            yield node.warning(f"sentinel {each.address} does not know {view.service!r}")
     if len({each.master for each in named}) > 1:
         said = "; ".join(f"{each.address} says {each.master}" for each in named)
-        yield _critical(
-            node,
+        yield node.critical(
             f"the sentinels do not agree on the master ({said}): clients may lock on two servers at once. A sentinel "
-            "is cut off, or a failover is in progress: run this again, then check the network",
+            "is cut off, or a failover is in progress: run this again, then check the network"
         )
     doubts = next((each.doubts for each in named if each.doubts is not None), None)
     if doubts is not None:
-        yield _warning(node, f"the sentinels could not replace the master if it failed ({doubts})")
+        yield node.warning(f"the sentinels could not replace the master if it failed ({doubts})")
     if node.error is None:
         yield from _judge_replicas(node, "the")
 
 
 def _judge_cluster(node: Node, masters: Sequence[Node]) -> Iterator[Finding]:
     if node.unserved:
-        yield _critical(node, f"no node serves {node.unserved} of the slots: locks there are refused")
+        yield node.critical(f"no node serves {node.unserved} of the slots: locks there are refused")
     for master in masters:
         yield from _judge_node(master, several=False)
         if master.error is None:
@@ -696,38 +664,39 @@ def keeps_nothing(node: Node) -> bool:
 
 def _judge_replicas(node: Node, which: str) -> Iterator[Finding]:
     if keeps_nothing(node):
-        yield _warning(
-            node,
+        yield node.warning(
             f"{which} master stores nothing on disk (persistence none): restarted before a replica takes over, it "
-            "comes back empty, its replicas copy that, and all locks are free. Set 'appendonly yes'",
+            "comes back empty, its replicas copy that, and all locks are free. Set 'appendonly yes'"
         )
     for each in node.replicas:
         if node.clock is not None and each.clock is not None and abs(each.clock - node.clock) > MAX_CLOCK_DIFFERENCE:
             ahead = each.clock - node.clock
             off = f"{abs(ahead):.1f} s {'ahead of' if ahead > 0 else 'behind'}"
-            yield _warning(
-                node,
+            yield node.warning(
                 f"the clock of the replica {each.address} is {off} its master's: if it takes over, locks expire too "
-                "early or too late. Synchronize both with NTP",
+                "early or too late. Synchronize both with NTP"
             )
     if node.facts is not None and not node.replicas:
-        yield _warning(node, f"no replica follows {which} master: none can take over")
+        yield node.warning(f"no replica follows {which} master: none can take over")
     for each in node.replicas:
         if each.state != "online" or (each.lag or 0) > MAX_REPLICA_LAG:
             since = "" if each.lag is None else f", last seen {each.lag} s ago"
-            yield _warning(
-                node,
+            yield node.warning(
                 f"the replica {each.address} does not keep up (it is {each.state!r}{since}): if it took over, locks "
-                "would be lost",
+                "would be lost"
             )
 
 
 def _judge_all(nodes: Sequence[Node], reachable: Sequence[Node], needed: int) -> Iterator[Finding]:
     if len(reachable) < needed:
-        yield _critical(None, f"no quorum: {len(reachable)} of {len(nodes)} are reachable, {needed} are needed")
+        yield Finding(
+            Grade.CRITICAL, None, f"no quorum: {len(reachable)} of {len(nodes)} are reachable, {needed} are needed"
+        )
     if len(nodes) % 2 == 0:
-        yield _warning(
-            None, f"{len(nodes)} nodes survive no more failures than {len(nodes) - 1}: use an odd number of nodes"
+        yield Finding(
+            Grade.WARNING,
+            None,
+            f"{len(nodes)} nodes survive no more failures than {len(nodes) - 1}: use an odd number of nodes",
         )
     servers: dict[str, str] = {}
     masters: dict[str, str] = {}
@@ -736,17 +705,17 @@ def _judge_all(nodes: Sequence[Node], reachable: Sequence[Node], needed: int) ->
         if facts is None:
             continue
         if facts.run_id and facts.run_id in servers:
-            yield _critical(node, f"it is the same server as {servers[facts.run_id]}: it must not vote twice")
+            yield node.critical(f"it is the same server as {servers[facts.run_id]}: it must not vote twice")
         elif facts.replication_id and facts.replication_id in masters:
-            yield _critical(
-                node,
-                f"it has its data from the same master as {masters[facts.replication_id]}: nodes must be independent",
+            yield node.critical(
+                f"it has its data from the same master as {masters[facts.replication_id]}: nodes must be independent"
             )
         servers.setdefault(facts.run_id, node.url)
         masters.setdefault(facts.replication_id, node.url)
     clocks = sorted((node.clock, node.url) for node in reachable if node.clock is not None)
     if clocks and (difference := clocks[-1][0] - clocks[0][0]) > MAX_CLOCK_DIFFERENCE:
-        yield _warning(
+        yield Finding(
+            Grade.WARNING,
             None,
             f"the clock of {clocks[-1][1]} is {difference:.1f} s ahead of that of {clocks[0][1]}: synchronize both "
             "with NTP, without steps",

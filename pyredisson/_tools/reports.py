@@ -13,29 +13,9 @@ import click
 import redis.exceptions as rx
 
 from pyredisson._core.server import read_info
-from pyredisson._tools.common import BadUsage, ExitCode, duration_text, json_option, plain, say, server_options
-from pyredisson._tools.completion import complete_names
-from pyredisson._tools.tables import (
-    Line,
-    ago,
-    describe_waiter,
-    describe_who,
-    finish,
-    free_command,
-    held_by,
-    inspecting,
-    note_style,
-    print_batches,
-    print_json,
-    print_json_list,
-    print_lines,
-    print_table,
-    quoted,
-    stack_lines,
-    unlock_command,
-    views_with_progress,
-    waiting_text,
-)
+from pyredisson._tools import tables
+from pyredisson._tools.common import BadUsage, ExitCode, describe_who, duration_text, plain, say
+from pyredisson._tools.options import complete_names, json_option, server_options
 from pyredisson.inspection import (
     DOUBTFUL,
     MAX_DOUBTFUL,
@@ -117,13 +97,13 @@ def ls(
         if kind not in known:
             raise BadUsage(f"--kind is one of {', '.join(dict.fromkeys(known.values()))}, not {plain(kind)!r}")
     wanted = {known[kind] for kind in kinds or known}
-    with inspecting(url, prefix) as inspector:
+    with tables.inspecting(url, prefix) as inspector:
         url = inspector.url
         began = time.monotonic()
         look = inspector.look(pattern)
         locks = (
             lock
-            for lock in views_with_progress(look, quiet=as_json)
+            for lock in tables.views_with_progress(look, quiet=as_json)
             if (everything or lock.held or lock.waiting > 0)
             and known[lock.kind] in wanted
             and (holder is None or _is_held_by(lock, holder))
@@ -131,11 +111,11 @@ def ls(
         counted = _Counted()
         batches = _batches(counted.all(locks), sort)
         if as_json:
-            print_json_list("locks", batches, lambda: {**_as_json(look, began), "url": url})
+            tables.print_json_list("locks", batches, lambda: {**_as_json(look, began), "url": url})
         else:
-            print_batches(TITLES, batches, _row, flexible=(0, 2, 7), notes=7)
+            tables.print_batches(TITLES, batches, _row, flexible=(0, 2, 7), notes=7)
             if look.complete or counted.locks:
-                print_lines([[(counted.summary(look, url, time.monotonic() - began), "dim")]])
+                tables.print_lines([[(counted.summary(look, url, time.monotonic() - began), "dim")]])
     return _finish(look, url)
 
 
@@ -198,7 +178,7 @@ def _finish(look: Look, url: str, needed: Sequence[str] = ("waiters",)) -> int:
             f"more than {MAX_DOUBTFUL:,} short strings may be locks of other libraries or data, and are not listed: "
             "a PATTERN lists those that match"
         )
-    return finish(look, url, needed=needed)
+    return tables.finish(look, url, needed=needed)
 
 
 def _is_held_by(lock: LockView, holder: str) -> bool:
@@ -229,11 +209,11 @@ def _row(lock: LockView) -> list[str]:
     return [
         lock.name,
         labels()[lock.kind],
-        held_by(lock),
-        ago(first, now),
+        tables.held_by(lock),
+        tables.ago(first, now),
         str(one.holds) if one is not None else "-",
         "-" if lock.free_in is None else duration_text(lock.free_in),
-        waiting_text(lock),
+        tables.waiting_text(lock),
         "; ".join(note.upper() if note == "never expires" else note for note in lock.notes),
     ]
 
@@ -260,7 +240,7 @@ def clients(*, url: str, prefix: str, as_json: bool) -> int:
       77  the server refuses: a missing permission, which is named, or a wrong password
       78  what answers there is one node of a cluster, or no Redis at all
     """
-    with inspecting(url, prefix) as inspector:
+    with tables.inspecting(url, prefix) as inspector:
         look = inspector.look()
         look.meet()
         look.find_presence()
@@ -270,15 +250,14 @@ def clients(*, url: str, prefix: str, as_json: bool) -> int:
     clients = look.people.views()
     if as_json:
         errors = [describe(each) for each in (*look.errors, *look.doubts.values())]
-        print_json({"clients": clients, "complete": not errors, "errors": errors, "url": url})
+        tables.print_json({"clients": clients, "complete": not errors, "errors": errors, "url": url})
     else:
         titles = ("CLIENT", "ID", "PID", "FROM", "CONNECTIONS", "UP", "HOLDS", "WAITS", "VERSION")
-        if clients:
-            print_table(titles, [_client_row(each) for each in clients], flexible=(0, 3))
+        tables.print_batches(titles, [clients], _client_row, flexible=(0, 3))
         if clients or not (look.errors or look.doubts):
             counted = f"{len(clients):,} client" + ("" if len(clients) == 1 else "s")
-            print_lines([[(f"{counted} of pyredisson · {url}", "dim")]])
-    return finish(look, url, needed=("connections", "owners"))
+            tables.print_lines([[(f"{counted} of pyredisson · {url}", "dim")]])
+    return tables.finish(look, url, needed=("connections", "owners"))
 
 
 def _client_row(client: ClientView) -> list[str]:
@@ -329,9 +308,9 @@ def find_leaks(locks: Iterable[LockView]) -> list[Leak]:
 
 
 def _leaks_of(lock: LockView) -> Iterable[Leak]:
-    who, problems = held_by(lock), lock.problems
+    who, problems = tables.held_by(lock), lock.problems
     if "never_expires" in problems:
-        text, advice = f"held by {who}, and never expires", free_command(lock)
+        text, advice = f"held by {who}, and never expires", tables.free_command(lock)
         if DOUBTFUL in lock.notes:
             text, advice = f"{DOUBTFUL}; it never expires", "find out which program stores it"
         yield Leak(lock.name, "never_expires", text, advice)
@@ -341,10 +320,10 @@ def _leaks_of(lock: LockView) -> Iterable[Leak]:
             who = ", ".join(each.label for each in gone[:3])
         when = "" if lock.free_in is None else f"; it expires in {duration_text(lock.free_in)}"
         why = "its client no longer reports" if gone[0].probably_gone else "no client with its id is connected"
-        yield Leak(lock.name, "holder_gone", f"held by {who}: {why}{when}", free_command(lock))
+        yield Leak(lock.name, "holder_gone", f"held by {who}: {why}{when}", tables.free_command(lock))
     if "permits_missing" in problems:
         text = f"{lock.missing} of {lock.total} permits are taken, and no client says that it has them"
-        yield Leak(lock.name, "permits_missing", text, free_command(lock, permits=lock.missing))
+        yield Leak(lock.name, "permits_missing", text, tables.free_command(lock, permits=lock.missing))
     if "dead_queue" in problems:
         dead = [each for each in lock.waiters if each.dead]
         text = f"{len(dead)} of {len(lock.waiters)} in the queue have not reported in time"
@@ -403,22 +382,24 @@ def leaks(pattern: str | None, *, url: str, prefix: str, as_json: bool) -> int:
             number += len(those)
             yield those
 
-    with inspecting(url, prefix) as inspector:
+    with tables.inspecting(url, prefix) as inspector:
         look, counted = inspector.look(pattern), _Counted()
         url = inspector.url
-        batches = found(counted.all(views_with_progress(look, quiet=as_json)))
+        batches = found(counted.all(tables.views_with_progress(look, quiet=as_json)))
         if as_json:
-            print_json_list("leaks", batches, lambda: {**_state_of(look), "url": url})
+            tables.print_json_list("leaks", batches, lambda: {**_state_of(look), "url": url})
         else:
             titles = ("LOCK", "PROBLEM", "WHAT TO DO")
-            print_batches(titles, batches, lambda each: [each.lock, each.text, each.advice], flexible=(0, 1))
+            tables.print_batches(titles, batches, lambda each: [each.lock, each.text, each.advice], flexible=(0, 1))
             if number or (look.complete and not look.doubts):
                 what = f"{number:,} leak" + ("" if number == 1 else "s") if number else "no leaks"
-                print_lines([[(f"{what} among {counted.locks:,} locks · {url}", "dim")]])
+                tables.print_lines([[(f"{what} among {counted.locks:,} locks · {url}", "dim")]])
             else:
-                print_lines([[(f"whether there are leaks is not known · {url}", "dim")]])
+                tables.print_lines([[(f"whether there are leaks is not known · {url}", "dim")]])
             for each in in_use[:SHOWN]:
-                print_lines([[(f"{quoted(each.name)}: {IN_USE.format(_without_holder(each))}", "yellow")]])
+                tables.print_lines(
+                    [[(f"{tables.quoted(each.name)}: {IN_USE.format(_without_holder(each))}", "yellow")]]
+                )
     return _finish(look, url, ("connections", "waiters", "owners")) or (ExitCode.FAILED if number else 0)
 
 
@@ -456,47 +437,47 @@ def show(name: str, *, url: str, prefix: str, as_json: bool) -> int:
       77  the server refuses: a missing permission, which is named, or a wrong password
       78  what answers there is one node of a cluster, or no Redis at all
     """
-    with inspecting(url, prefix) as inspector:
+    with tables.inspecting(url, prefix) as inspector:
         lock = inspector.lock(name)
         foreign = inspector.foreign(name) if lock is None else None
     if as_json:
-        print_json({"lock": lock, "foreign": foreign})
+        tables.print_json({"lock": lock, "foreign": foreign})
     elif lock is None:
-        print_lines([_nothing(name, foreign)])
+        tables.print_lines([_nothing(name, foreign)])
     else:
-        print_lines(list(_description(lock, time.time())))
+        tables.print_lines(list(_description(lock, time.time())))
     return 0 if lock is not None and lock.held else NOT_HELD
 
 
-def _nothing(name: str, foreign: str | None) -> Line:
+def _nothing(name: str, foreign: str | None) -> tables.Line:
     return [
-        (quoted(name), "bold"),
+        (tables.quoted(name), "bold"),
         (f" is {foreign}" if foreign else ": free, and no client is known to wait for it", ""),
     ]
 
 
-def _labelled(label: str, text: str, style: str = "") -> Line:
+def _labelled(label: str, text: str, style: str = "") -> tables.Line:
     return [(f"  {label:<{WIDTH}} ", "dim"), (text, style)]
 
 
-def _description(lock: LockView, now: float) -> Iterator[Line]:
+def _description(lock: LockView, now: float) -> Iterator[tables.Line]:
     kind = lock.kind.replace("_", " ") + (f", {lock.mode}" if lock.mode else "")
     counted = stored_kinds()[lock.kind].number
     what = "string, which may be a token lock" if DOUBTFUL in lock.notes else f"{kind}, {_state(lock)}"
     yield [(lock.name, "bold"), (f"  {what}", "")]
     for number, who in enumerate(lock.holders[:SHOWN]):
         yield _labelled("held by" if not number else "", _holder_text(who, now))
-        yield from stack_lines(who, 4)
+        yield from tables.stack_lines(who, 4)
     if len(lock.holders) > SHOWN:
         yield _labelled("", f"and {len(lock.holders) - SHOWN} more")
     if counted is None:
         yield _labelled("lease", _lease_text(lock) if lock.holders else "none: it is free")
     elif counted != "changes":
-        yield _labelled(counted, held_by(lock))
+        yield _labelled(counted, tables.held_by(lock))
     for number, waiter in enumerate(lock.waiters[:SHOWN]):
         place = "" if waiter.place is None else f"{waiter.place}. "
         kind = "" if waiter.kind == lock.kind else f" ({labels().get(waiter.kind, waiter.kind)})"
-        text = f"{place}{describe_waiter(waiter, now)}{kind}"
+        text = f"{place}{tables.describe_waiter(waiter, now)}{kind}"
         yield _labelled("waiting" if not number else "", text, "red" if waiter.dead else "")
     if lock.waiting_clients:
         plural = "s are" if lock.waiting_clients > 1 else " is"
@@ -504,19 +485,19 @@ def _description(lock: LockView, now: float) -> Iterator[Line]:
     if lock.token is not None:
         yield _labelled("token", f"{lock.token} was issued last")
     for note in lock.notes:
-        yield _labelled("note", note, note_style(note))
+        yield _labelled("note", note, tables.note_style(note))
     for line in _unknown(lock):
         yield _labelled("note", line)
     yield _labelled("keys", "  ".join(lock.keys))
     yield _labelled("server", lock.node)
     if lock.holders and counted is None and DOUBTFUL not in lock.notes:
-        yield _labelled("free it", free_command(lock))
+        yield _labelled("free it", tables.free_command(lock))
 
 
 def _state(lock: LockView) -> str:
     number = stored_kinds()[lock.kind].number
     if number is not None:
-        return "without an owner" if number == "changes" else held_by(lock)
+        return "without an owner" if number == "changes" else tables.held_by(lock)
     return "held" if lock.holders else "free"
 
 
@@ -586,10 +567,10 @@ def why(**options: Any) -> int:
 
 def explain_waits(name: str | None, *, url: str, prefix: str, as_json: bool) -> int:
     """Run ``pyredisson why``. Returns the exit code."""
-    with inspecting(url, prefix) as inspector:
+    with tables.inspecting(url, prefix) as inspector:
         look = inspector.look()
         # Of a lock for which no one waits nothing is said, unless it is the one that was asked for.
-        shown = [each for each in views_with_progress(look, quiet=as_json) if each.waiting or each.name == name]
+        shown = [each for each in tables.views_with_progress(look, quiet=as_json) if each.waiting or each.name == name]
         lock = next((each for each in shown if each.name == name), None)
         if lock is None and name is not None and look.complete:
             lock = inspector.lock(name)  # Some are listed only if they are asked for.
@@ -603,13 +584,13 @@ def explain_waits(name: str | None, *, url: str, prefix: str, as_json: bool) -> 
         edges = graph.edges if name is None else tuple(_chain(name, graph))
         errors = [describe(each) for each in (*look.errors, *look.doubts.values())]
         said = {"lock": lock, "foreign": foreign, "edges": edges, "cycles": cycles, "complete": look.complete}
-        print_json({**said, "cause": cause, "errors": errors})
+        tables.print_json({**said, "cause": cause, "errors": errors})
     elif name is not None and known and (lock is None or not (lock.held or lock.waiting)):
-        print_lines([_nothing(name, foreign), *([] if cause is None else [[(f"  {cause}", "yellow")]])])
+        tables.print_lines([_nothing(name, foreign), *([] if cause is None else [[(f"  {cause}", "yellow")]])])
     else:
         listening = {each.name for each in shown if each.waiting_clients}
-        print_lines(list(_explanation(lock, graph, cycles, listening, known=known)))
-    if code := finish(look, url, needed=NEEDED):
+        tables.print_lines(list(_explanation(lock, graph, cycles, listening, known=known)))
+    if code := tables.finish(look, url, needed=NEEDED):
         return code
     if cycles:
         return ExitCode.FAILED
@@ -662,7 +643,7 @@ def _concerns(cycle: tuple[Edge, ...], name: str, graph: WaitGraph) -> bool:
 
 def _explanation(
     lock: LockView | None, graph: WaitGraph, cycles: list[tuple[Edge, ...]], listening: set[str], *, known: bool
-) -> Iterator[Line]:
+) -> Iterator[tables.Line]:
     now = time.time()
     if lock is not None:
         yield from _story(lock, graph, now)
@@ -676,22 +657,22 @@ def _explanation(
             yield [(f"no deadlock among the {waits} that could be read: whether there is one is not known", "dim")]
 
 
-def _story(lock: LockView, graph: WaitGraph, now: float) -> Iterator[Line]:
+def _story(lock: LockView, graph: WaitGraph, now: float) -> Iterator[tables.Line]:
     yield [(lock.name, "bold"), (f" is {'held by' if lock.holders else _state(lock)}", "")]
     seen = {_owner(who) for who in lock.holders}
     for who in lock.holders[:SHOWN]:
         yield [(f"  {describe_who(who, now)}", "")]
-        yield from stack_lines(who, 6)
+        yield from tables.stack_lines(who, 6)
         yield from _onwards(who, graph, now, 4, seen)
     if lock.waiters:
         yield [("  and waited for by", "")]
-        yield from ([(f"    {describe_waiter(each, now)}", "")] for each in lock.waiters[:SHOWN])
+        yield from ([(f"    {tables.describe_waiter(each, now)}", "")] for each in lock.waiters[:SHOWN])
     elif lock.waiting_clients:
         plural = "s" if lock.waiting_clients > 1 else ""
         yield [(f"  and waited for by {lock.waiting_clients} client{plural}, not known which owners", "")]
 
 
-def _onwards(who: Who, graph: WaitGraph, now: float, indent: int, seen: set[_Owner]) -> Iterator[Line]:
+def _onwards(who: Who, graph: WaitGraph, now: float, indent: int, seen: set[_Owner]) -> Iterator[tables.Line]:
     """Say what a holder waits for itself, and who holds that."""
     for edge in graph.edges:
         if _owner(edge.waiter) == _owner(who) and indent < 2 * SHOWN:
@@ -701,10 +682,10 @@ def _onwards(who: Who, graph: WaitGraph, now: float, indent: int, seen: set[_Own
                 yield from _onwards(edge.holder, graph, now, indent + 2, seen)
 
 
-def _deadlock(cycle: tuple[Edge, ...], now: float, listening: set[str]) -> Iterator[Line]:
+def _deadlock(cycle: tuple[Edge, ...], now: float, listening: set[str]) -> Iterator[tables.Line]:
     whom = "an owner waits for itself" if len(cycle) == 1 else f"{len(cycle)} owners wait for each other"
     since = max((edge.since for edge in cycle if edge.since is not None), default=None)
-    lasts = "" if since is None else f" for {ago(since, now)}"
+    lasts = "" if since is None else f" for {tables.ago(since, now)}"
     yield [("DEADLOCK", "bold red"), (f"{lasts}: {whom}", "")]
     for before, edge in zip((cycle[-1], *cycle[:-1]), cycle, strict=True):
         yield [(f"  {edge.waiter.label}", "bold"), (f" holds {before.lock}, waits for {edge.lock}", "")]
@@ -716,7 +697,7 @@ def _deadlock(cycle: tuple[Edge, ...], now: float, listening: set[str]) -> Itera
             ]
         for owner in (edge.waiter, before.holder):
             if owner.stack:
-                yield from stack_lines(owner, 6)
+                yield from tables.stack_lines(owner, 6)
                 break
     last = cycle[-1]
-    yield [("  end it: ", "dim"), (unlock_command(quoted(last.lock), last.holder.owner), "")]
+    yield [("  end it: ", "dim"), (tables.unlock_command(tables.quoted(last.lock), last.holder.owner), "")]

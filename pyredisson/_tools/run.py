@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, Literal, final
+from typing import Any, Literal, NamedTuple
 
 import click
 from redis.exceptions import RedisError, ResponseError
@@ -36,8 +36,8 @@ from pyredisson import Config, Lease, Lock, LockError, LockLostError, LockTimeou
 from pyredisson._core.deadline import explicit
 from pyredisson._tools.common import (
     BadUsage,
-    Duration,
     ExitCode,
+    Stopped,
     check_posix,
     connect,
     duration_text,
@@ -45,9 +45,8 @@ from pyredisson._tools.common import (
     held_by,
     say,
     signals,
-    url_option,
 )
-from pyredisson._tools.completion import complete_files, complete_names
+from pyredisson._tools.options import Duration, complete_files, complete_names, url_option
 
 # Signals and losses wake us immediately. This bound is for time that passes while the machine is suspended.
 CHECK_INTERVAL = 1.0
@@ -56,7 +55,6 @@ CHECK_INTERVAL = 1.0
 GROUP_CHECK_INTERVAL = 0.05
 
 
-@final
 @dataclass
 class Run:
     """One command under one lock. All times are in seconds.
@@ -100,8 +98,7 @@ class Run:
         program = find_program(self.command[0])
         if isinstance(program, ExitCode):
             reason = "command not found" if program is ExitCode.NOT_FOUND else "not executable"
-            say(f"{self.command[0]}: {reason}")
-            return program
+            raise Stopped(program, f"{self.command[0]}: {reason}")
         self._program = program
         # Warnings of the library are reported here in one line, and by the exit code.
         logging.getLogger("pyredisson").setLevel(logging.ERROR)
@@ -118,8 +115,7 @@ class Run:
         except Interrupted as interrupted:
             return ExitCode.SIGNALLED + interrupted.signum
         except RedissonError as error:  # embedded:// found no server program.
-            say(str(error))
-            return ExitCode.UNAVAILABLE
+            raise Stopped(ExitCode.UNAVAILABLE, str(error)) from None
 
     def _while_connected(self, client: Redisson) -> int:
         try:
@@ -128,14 +124,11 @@ class Run:
                 fit_permits(client, self.name, self.mode.permits)
             return self._while_locked_in_time(guard)
         except LockTimeoutError:
-            say(self.mode.refusal(self.name, held_by(self.url, self.name)))
-            return ExitCode.NOT_LOCKED
+            raise Stopped(ExitCode.NOT_LOCKED, self.mode.refusal(self.name, held_by(self.url, self.name))) from None
         except (RedisError, RedissonError) as error:
             if isinstance(error, LockError) and isinstance(error.__cause__, ResponseError):
                 raise BadUsage(without_calls(str(error))) from None  # The name is that of something else.
-            code, text = failure(error, client.url)
-            say(text)
-            return code
+            raise failure(error, client.url) from None
 
     def _while_locked_in_time(self, guard: RunGuard) -> int:
         """Acquire the lock, run the command, release the lock.
@@ -251,9 +244,7 @@ def _loss_of(lease: Lease[Any]) -> LockLostError | None:
 _CALLS = re.compile(r"[:.;,] [^:]*\b[a-z_]+\(\).*", re.DOTALL)
 
 
-@final
-@dataclass(frozen=True)
-class Mode:
+class Mode(NamedTuple):
     """Which kind of lock a name is.
 
     Attributes:
@@ -284,7 +275,6 @@ class Mode:
         return f"{self.subject(name)} is {state or 'held by another client'}"
 
 
-@final
 class RunGuard:
     """What is held around the command.
 
@@ -575,7 +565,6 @@ class Signals:
 # ``pyredisson run``: its arguments.
 
 
-@final
 class Runner(click.Command):
     """A command whose options end where the command begins that it is to run, as those of env(1) and flock(1) do."""
 
@@ -599,29 +588,15 @@ class Runner(click.Command):
 @click.command(cls=Runner, short_help="Run a command while a lock is held.", options_metavar="[OPTIONS]")
 @click.argument("name", shell_complete=complete_names)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=complete_files)
+@click.option("--wait", type=Duration(zero=True), help="Wait for the lock at most; 0: try once.  [default: no limit]")
+@click.option("--lease", type=Duration(), help="Hold the lock at most.  [default: until the command ends]")
 @click.option(
-    "--wait",
-    type=Duration(zero=True),
-    metavar="TIME",
-    help="Wait for the lock at most; 0: try once.  [default: no limit]",
-)
-@click.option(
-    "--lease", type=Duration(), metavar="TIME", help="Hold the lock at most.  [default: until the command ends]"
-)
-@click.option(
-    "--grace",
-    type=Duration(zero=True),
-    default="5s",
-    show_default=True,
-    metavar="TIME",
-    help="After the lock is lost, the time from SIGTERM to SIGKILL.",
+    "--grace", type=Duration(zero=True), default="5s", help="After the lock is lost, the time from SIGTERM to SIGKILL."
 )
 @click.option(
     "--watchdog",
     type=Duration(least=0.1),
     default="30s",
-    show_default=True,
-    metavar="TIME",
     help="Without --lease: how long the lock stays held after this machine has failed.",
 )
 @click.option(
@@ -631,10 +606,7 @@ class Runner(click.Command):
 @click.option("--exclusive", is_flag=True, help="Hold the write side of that lock, alone.")
 @click.option("--fenced", is_flag=True, help="Pass a fencing token to the command, in PYREDISSON_TOKEN.")
 @click.option(
-    "--at-least",
-    type=Duration(),
-    metavar="TIME",
-    help="Run it once: not again before this time after its start, on any machine.",
+    "--at-least", type=Duration(), help="Run it once: not again before this time after its start, on any machine."
 )
 @click.option("-v", "--verbose", is_flag=True, help="Say who holds the lock while waiting, and when it was acquired.")
 @url_option

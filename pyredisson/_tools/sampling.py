@@ -14,9 +14,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypeVar, final
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-import redis
 import redis.exceptions as rx
 
 from pyredisson.inspection import LockView, Who
@@ -28,7 +27,6 @@ EventName: TypeAlias = Literal[
 ]
 
 
-@final
 @dataclass(frozen=True)
 class Evidence:
     """What was received between two views.
@@ -51,7 +49,6 @@ class Evidence:
 NOTHING = Evidence()
 
 
-@final
 @dataclass(frozen=True)
 class Change:
     """Something that happened to a lock.
@@ -164,9 +161,7 @@ def name_of(channel: str) -> str | None:
     return name[1:-1] if name.startswith("{") and name.find("}") == len(name) - 1 else name
 
 
-@final
-@dataclass(frozen=True)
-class Message:
+class Message(NamedTuple):
     """Something that a server announced.
 
     Attributes:
@@ -182,7 +177,6 @@ class Message:
     text: str = ""
 
 
-@final
 class MessageReader:
     """One server's messages, received by a thread until it is closed; a lost connection is made again.
 
@@ -225,7 +219,7 @@ class MessageReader:
         lost = False
         while not self._closed:
             try:
-                with closing(_pubsub_of(self._server)) as pubsub:
+                with closing(self._server.pubsub(client_name=TOOL_NAME)) as pubsub:
                     self._subscribe(pubsub)
                     while not self._closed:
                         message = pubsub.get_message(timeout=READ_FOR)
@@ -259,14 +253,6 @@ class MessageReader:
                 self._receive(Message(time.monotonic(), "message", channel.decode(errors="replace"), text))
 
 
-def _pubsub_of(server: Server) -> Any:
-    """Return a connection of redis-py for subscriptions on a server. It is not connected yet."""
-    settings = {**server.settings, "client_name": TOOL_NAME}
-    kind: Any = redis.UnixDomainSocketConnection if "path" in settings else redis.Connection
-    pool = redis.ConnectionPool(redis.SSLConnection if server.tls else kind, **settings)
-    return redis.Redis(connection_pool=pool).pubsub()  # type: ignore[no-untyped-call]
-
-
 # ---- pace ------------------------------------------------------------------------------------------------------------
 # How often something that costs a server time may be repeated, and where it runs.
 
@@ -274,7 +260,6 @@ def _pubsub_of(server: Server) -> Any:
 T = TypeVar("T")
 
 
-@final
 class Pace:
     """Lets a repeated work take only a part of the time, however long it takes.
 
@@ -309,11 +294,9 @@ def in_daemon_thread(call: Callable[[], T], name: str) -> Future[T]:
 
     def run() -> None:
         try:
-            value = call()
+            result.set_result(call())
         except Exception as error:
             result.set_exception(error)
-        else:
-            result.set_result(value)
 
     threading.Thread(target=run, name=name, daemon=True).start()
     return result

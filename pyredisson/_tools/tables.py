@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import click
 import redis.exceptions as rx
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
@@ -47,9 +47,7 @@ def inspecting(url: str, prefix: str) -> Iterator[Inspector]:
     except (rx.RedisError, OSError) as error:
         if isinstance(error, BrokenPipeError) or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
             raise  # It is the output that failed, not the server.
-        code, text = failure(error, inspector.url)
-        say(text)
-        raise SystemExit(code) from None
+        raise failure(error, inspector.url) from None
 
 
 def views_with_progress(look: Look, *, quiet: bool) -> Iterator[LockView]:
@@ -64,9 +62,8 @@ def views_with_progress(look: Look, *, quiet: bool) -> Iterator[LockView]:
 
 
 def _with_bar(look: Look, console: Console) -> Iterator[LockView]:
-    bar = Progress(
-        TextColumn("searching"), BarColumn(), MofNCompleteColumn(), TextColumn("keys"), console=console, transient=True
-    )
+    columns = TextColumn("searching"), BarColumn(), MofNCompleteColumn(), TextColumn("keys")
+    bar = Progress(*columns, console=console, transient=True)
     task = bar.add_task("", total=None)
     began = time.monotonic()
 
@@ -94,18 +91,18 @@ def finish(look: Look, url: str, *, needed: Sequence[str] = ()) -> int:
         url: The server, password masked.
         needed: Which of the look's doubts leave the question of the command without an answer. Others are only said.
     """
-    codes = [failure(each)[0] for each in look.errors]
+    codes = [failure(each).exit_code for each in look.errors]
     for error in look.errors:
-        say(failure(error, url)[1] if answered(error) != "not" else describe(error))
+        say(failure(error, url).message if answered(error) != "not" else describe(error))
     for what, error in look.doubts.items():
-        say(f"{UNKNOWN[what]} is not known: {failure(error, url)[1]}")
+        say(f"{UNKNOWN[what]} is not known: {failure(error, url).message}")
         codes += [ExitCode.REFUSED] if what in needed else []
     if look.unread:
         say(f"{look.unread:,} keys could not be read: they may be locks")
     if not look.complete:
         say("not all keys were searched")
         codes.append(ExitCode.FAILED)
-    return max((code for code in codes if code is not ExitCode.UNAVAILABLE), default=0)
+    return max((code for code in codes if code != ExitCode.UNAVAILABLE), default=0)
 
 
 #: What each doubt of a look is about.
@@ -228,18 +225,6 @@ def _print_wrapped(console: Console, text: Text) -> None:
             console.print(Text(" " * (indent + 2)) + each, soft_wrap=True)
 
 
-def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], flexible: Sequence[int], notes: int = -1) -> None:
-    """Print a table. Where it is too wide it is cut, and on a narrow terminal it becomes a list.
-
-    Args:
-        titles: The titles.
-        rows: The cells.
-        flexible: The columns that can be cut.
-        notes: The column whose cells are remarks.
-    """
-    print_batches(titles, [rows], list, flexible, notes)
-
-
 def print_batches(
     titles: Sequence[str],
     batches: Iterable[Sequence[T]],
@@ -247,7 +232,15 @@ def print_batches(
     flexible: Sequence[int],
     notes: int = -1,
 ) -> None:
-    """Print a table as its rows are found. The first batch decides how wide the columns are."""
+    """Print a table as its rows are found. Where it is too wide it is cut, and on a narrow terminal it becomes a list.
+
+    Args:
+        titles: The titles.
+        batches: What it has a row for. The first batch decides how wide the columns are.
+        row_of: Returns the cells of a row.
+        flexible: The columns that can be cut.
+        notes: The column whose cells are remarks.
+    """
     console = _console()
     widths: dict[int, int] | None = None
     columns: list[int] = []
@@ -301,15 +294,12 @@ def _fit(widths: dict[int, int], flexible: Sequence[int], width: int) -> bool:
 
 
 def _row(cells: Sequence[str], widths: Sequence[int], styles: Sequence[str]) -> Text:
-    text = Text()
-    for number, (cell, width, style) in enumerate(zip(cells, widths, styles, strict=True)):
-        last = number == len(cells) - 1
-        if _width(cell) > width:
-            cell = set_cell_size(cell, width - 1) + "…"
-        text.append(cell if last or _width(cell) > width else set_cell_size(cell, width), style or None)
-        text.append("" if last else "  ")
-    text.rstrip()
-    return text
+    parts = [Text(cell, style) for cell, style in zip(cells, styles, strict=True)]
+    for part, width in zip(parts, widths, strict=True):
+        part.truncate(width, overflow="ellipsis", pad=True)
+    row = Text("  ").join(parts)
+    row.rstrip()
+    return row
 
 
 def _print_list(
@@ -333,13 +323,6 @@ class Output(Console):
 
 def _console() -> Console:
     return Output(file=sys.stdout, highlight=False, markup=False, emoji=False)
-
-
-def describe_who(who: Who, now: float) -> str:
-    """Return who it is and for how long, in a line."""
-    since = "" if who.since is None else f" for {ago(who.since, now)}"
-    by_hand = "" if who.reason is None else f", by hand: {who.reason}"
-    return f"{who.label}{since}{by_hand}"
 
 
 def stack_lines(who: Who, indent: int) -> Iterator[Line]:

@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from importlib import import_module
 from types import FrameType
-from typing import Any, TypeAlias, final
+from typing import Any, TypeAlias
 
 import click
 import redis.exceptions as rx
@@ -27,8 +27,8 @@ from rich.table import Table
 from rich.text import Text
 
 from pyredisson._shared.process import is_posix
-from pyredisson._tools.common import duration_text, failure, is_without_reader, plain, say, server_options, signals
-from pyredisson._tools.completion import complete_names
+from pyredisson._tools.common import duration_text, failure, is_without_reader, plain, say, signals
+from pyredisson._tools.options import complete_names, server_options
 from pyredisson._tools.sampling import RELEASES, Message, MessageReader, Pace, in_daemon_thread, name_of
 from pyredisson._tools.tables import inspecting
 from pyredisson.inspection import Inspector, LockView, Snapshot
@@ -89,7 +89,7 @@ def _rounds(sampler: Sampler, rounds: int | None, wait: Callable[[float], bool])
             seen = sampler.round()
         except (rx.RedisError, OSError) as error:
             if not failing:
-                say(failure(error)[1])
+                say(failure(error).message)
             failing = True
             continue
         failing = False
@@ -278,7 +278,6 @@ SAMPLED = 10  # rounds
 _CPU = re.compile(rb"^used_cpu_(?:sys|user):(\d+(?:\.\d+)?)\r?$", re.MULTILINE)
 
 
-@final
 class Releases:
     """Counts the release messages of all locks, by channel, in some rounds only if they are many."""
 
@@ -325,7 +324,6 @@ class Releases:
                 self._counts[message.channel] += 1
 
 
-@final
 class Sampler:
     """Reads locks, one round after another.
 

@@ -14,9 +14,9 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, TypeAlias, final
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import click
 import redis.exceptions as rx
@@ -25,24 +25,14 @@ from pyredisson._core.holder_lookup import read_count
 from pyredisson._core.kind import Form
 from pyredisson._core.names import OBSERVERS, LockNames, SemaphoreNames, check_name, forced_channel, watched_channel
 from pyredisson._core.server import ServerState
-from pyredisson._tools.common import BadUsage, duration_text, failure, is_without_reader, plain, say, server_options
-from pyredisson._tools.completion import complete_names
-from pyredisson._tools.sampling import (
-    Change,
-    Evidence,
-    Message,
-    MessageReader,
-    Pace,
-    changes,
-    number_of,
-    owner_of,
-    without_waiter,
-)
+from pyredisson._tools import sampling
+from pyredisson._tools.common import BadUsage, duration_text, failure, is_without_reader, plain, say
+from pyredisson._tools.options import complete_names, server_options
 from pyredisson._tools.tables import inspecting
 from pyredisson.inspection import Inspector, LockView, Who, as_json
 from pyredisson.inspection.libraries import MAX_VALUE, foreign_text, read_token
 from pyredisson.inspection.model import People, Stored, stored_kinds, usual_kind, view_of
-from pyredisson.inspection.servers import Command, Server, decode_name, encode_name, read_numsub
+from pyredisson.inspection.servers import Command, Server, decode_name, encode_name, read_numsub, read_setting
 
 Meaning: TypeAlias = Literal["release", "forced", "key"]
 """Of a message about a lock: a release, a forced unlock, or a notification of its key."""
@@ -111,7 +101,6 @@ class Since(NamedTuple):
     error: float
 
 
-@final
 class Watched:
     """One lock, and what was received about it since it was last read."""
 
@@ -123,29 +112,28 @@ class Watched:
         self.due: float = 0.0
         self.since: dict[str, Since] = {}  # By owner
         self.stirred: float | None = None  # When the first message since then arrived
-        self.received: Evidence = Evidence()
+        self.received: sampling.Evidence = sampling.Evidence()
 
     def receive(self, at: float, means: Meaning, text: str) -> None:
         """Note a message, which makes it due."""
         self.stirred = at if self.stirred is None else self.stirred
-        self.received = Evidence(
+        self.received = sampling.Evidence(
             self.received.messages + (means == "release"),
             self.received.forced or means == "forced",
             self.received.expired or (means == "key" and text == "expired"),
         )
         self.due = min(self.due, max(at, self.read_at + READ_AGAIN))
 
-    def evidence(self, now: float) -> Evidence:
+    def evidence(self, now: float) -> sampling.Evidence:
         """Return what was received since it was last read, and forget it."""
         free_in = None if self.state is None else self.state.lock.free_in
         kind = stored_kinds().get(self.kind or "")
         is_overdue, is_silent = free_in is not None and now >= self.read_at + free_in, kind and not kind.announces
         found = replace(self.received, overdue=is_overdue, silent=bool(is_silent))
-        self.received, self.stirred = Evidence(), None
+        self.received, self.stirred = sampling.Evidence(), None
         return found
 
 
-@final
 class Watch:
     """Reads locks again and again, and reports what happens to them.
 
@@ -161,10 +149,10 @@ class Watch:
         self._locks = {name: Watched(name) for name in names}
         self._inspector = inspector
         self._servers = inspector.servers
-        self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[sampling.Message] = queue.SimpleQueue()
         self._meanings: dict[str, tuple[Watched, Meaning]] = {}  # By channel
         self._who: dict[str, Who] = {}
-        self._lists = Pace(REST, ahead=AHEAD)
+        self._lists = sampling.Pace(REST, ahead=AHEAD)
         self._states = ServerState(threading.Lock(), time.monotonic, complain=lambda _: None, strict=False)
         self._hidden: str | None = None  # Why it is not known whether keys are notified of.
         self._servers.masters()
@@ -178,7 +166,7 @@ class Watch:
         for each in self._subscriptions:
             each.ready.wait(TIMEOUT)
 
-    def _subscribe(self, server: Server, locks: Sequence[Watched]) -> MessageReader:
+    def _subscribe(self, server: Server, locks: Sequence[Watched]) -> sampling.MessageReader:
         """Receive what a server announces about some locks."""
         releases: list[str] = []
         others: list[str] = []
@@ -194,7 +182,7 @@ class Watch:
             self._meanings.update({forced: (lock, "forced"), notified: (lock, "key")})
         sharded = self._servers.publishes_by(server) == "SPUBLISH"
         receive = self._messages.put
-        return MessageReader(
+        return sampling.MessageReader(
             server, receive, beginnings=releases, channels=others, sharded=[*watched, *releases] if sharded else ()
         )
 
@@ -210,7 +198,7 @@ class Watch:
             )
         return f"{what}; keyspace notifications are off: a hold of less than a second may not be seen (see the manual)"
 
-    def events(self) -> Iterator[tuple[float, Watched, Change]]:
+    def events(self) -> Iterator[tuple[float, Watched, sampling.Change]]:
         """Yield what happens, with Unix times, until the reader of our output has gone.
 
         Raises:
@@ -229,12 +217,12 @@ class Watch:
                     raise
                 if not failing:
                     failing = True
-                    say(failure(error)[1])
+                    say(failure(error).message)
                 time.sleep(READ_EVERY)
                 with suppress(rx.RedisError, OSError):
                     self._servers.masters()  # Another one may be the master now.
 
-    def next_changes(self) -> list[tuple[float, Watched, Change]]:
+    def next_changes(self) -> list[tuple[float, Watched, sampling.Change]]:
         """Wait for a message or until a lock is due, read it, and return what happened, with Unix times."""
         due = min(lock.due for lock in self._locks.values())
         try:
@@ -259,32 +247,31 @@ class Watch:
     def _notifies(self, server: Server) -> bool:
         """Return whether a server notifies of keys; ``False``, too, if this user may not ask."""
         try:
-            reply = server.ask("CONFIG", "GET", "notify-keyspace-events")
-        except rx.ResponseError as error:
+            setting = "notify-keyspace-events"
+            flags = read_setting(setting, server.ask("CONFIG", "GET", setting)) or ""
+        except (rx.ResponseError, rx.InvalidResponse) as error:
             self._hidden = str(error)
             return False
-        parts = [part for pair in reply.items() for part in pair] if isinstance(reply, dict) else reply
-        flags = parts[1].decode(errors="replace") if isinstance(parts, list) and len(parts) == 2 else ""
         return set(flags.replace("A", "g$lshzxetd")) >= NOTIFIED
 
-    def _receive(self, message: Message) -> None:
+    def _receive(self, message: sampling.Message) -> None:
         if message.kind != "message":
             say(SAID[message.kind].format(message.text))
             for each in self._locks.values():
                 each.due = min(each.due, message.at)
             return
-        found = self._meanings.get(message.channel) or self._meanings.get(without_waiter(message.channel))
+        found = self._meanings.get(message.channel) or self._meanings.get(sampling.without_waiter(message.channel))
         if found is not None:
             lock, means = found
             lock.receive(message.at, means, message.text)
 
-    def _compare(self, lock: Watched, state: Glance, now: float) -> Iterator[tuple[float, Watched, Change]]:
+    def _compare(self, lock: Watched, state: Glance, now: float) -> Iterator[tuple[float, Watched, sampling.Change]]:
         read_at, stirred, before = lock.read_at, lock.stirred, lock.state
         evidence = lock.evidence(now)
         lock.state, lock.read_at = state, now
         error = 0.0 if evidence.overdue else now - (read_at if stirred is None else stirred)  # Of what ended.
         was = None if before is None else before.lock
-        exclusive = was is not None and was.holders and was.mode is None and number_of(was) is None
+        exclusive = was is not None and was.holders and was.mode is None and sampling.number_of(was) is None
         since = Since(time.time(), error if self._notified or exclusive else now - read_at)
         interval = READ_SELDOM if self._notified else READ_EVERY
         free_in = state.lock.free_in
@@ -309,7 +296,7 @@ class Watch:
             return f"the master is {server.node} now (was {former}), which does not have it"
         return self._states.cause(server.node, read_at)
 
-    def _held(self, lock: Watched, change: Change, now: Since, error: float) -> float | None:
+    def _held(self, lock: Watched, change: sampling.Change, now: Since, error: float) -> float | None:
         """Return for how many seconds the owner has held the lock, if that is known, and note when it acquired it.
 
         Args:
@@ -320,7 +307,7 @@ class Watch:
         """
         if change.who is None:
             return None
-        owner = owner_of(change.who)
+        owner = sampling.owner_of(change.who)
         if change.event == "acquired":
             lock.since[owner] = now
             return None
@@ -358,28 +345,28 @@ class Watch:
             for each in new:
                 view = views.get(each.name)
                 each.kind = view.kind if view is not None else None
-                self._who.update({owner_of(who): who for who in view.holders} if view is not None else {})
+                self._who.update({sampling.owner_of(who): who for who in view.holders} if view is not None else {})
         self._lists.worked(time.monotonic() - began)
 
 
-def _first(state: Glance) -> Iterator[Change]:
+def _first(state: Glance) -> Iterator[sampling.Change]:
     """Yield what is shown of a lock when the watch begins."""
     for who in state.lock.holders:
-        yield Change("held", who, holds=who.holds)
+        yield sampling.Change("held", who, holds=who.holds)
     if not state.lock.holders:
-        yield Change("no_lock" if state.foreign else "free", number=number_of(state.lock))
+        yield sampling.Change("no_lock" if state.foreign else "free", number=sampling.number_of(state.lock))
 
 
-def changes_between(before: Glance, after: Glance, evidence: Evidence) -> Iterator[Change]:
+def changes_between(before: Glance, after: Glance, evidence: sampling.Evidence) -> Iterator[sampling.Change]:
     """Yield what happened to a lock, or to a key that was or is none."""
-    yield from changes(before.lock, after.lock, evidence)
+    yield from sampling.changes(before.lock, after.lock, evidence)
     if before.foreign != after.foreign and not after.lock.holders:
-        yield Change("free" if after.foreign is None else "no_lock")
+        yield sampling.Change("free" if after.foreign is None else "no_lock")
 
 
 def _listed_as(who: Who) -> str:
     """Return what the list of holders calls an owner: that of a token lock by the digits of its token alone."""
-    return owner_of(who).removeprefix("token ")
+    return sampling.owner_of(who).removeprefix("token ")
 
 
 # ---- glance ----------------------------------------------------------------------------------------------------------
@@ -389,9 +376,7 @@ def _listed_as(who: Who) -> str:
 MOST_HOLDERS = 50  # holders of one lock that are read
 
 
-@final
-@dataclass(frozen=True)
-class Glance:
+class Glance(NamedTuple):
     """A lock, semaphore or latch, as one small request shows it.
 
     Attributes:
@@ -533,7 +518,7 @@ REMARKS = {
 }
 
 
-def record_of(at: float, lock: Watched, change: Change) -> dict[str, Any]:
+def record_of(at: float, lock: Watched, change: sampling.Change) -> dict[str, Any]:
     """Return an event as JSON can hold it."""
     state = lock.state or Glance(LockView("", "lock", ""))
     view = state.lock

@@ -17,7 +17,7 @@ from pyredisson.errors import LockError, LockNotOwnedError, OutcomeUnknownError,
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.owners import MadeCaller
+    from pyredisson._core.owners import HandleOwner
 
 LEAST_SLEEP = 0.001
 
@@ -63,7 +63,7 @@ class Settings:
     def core(
         self,
         client: ClientCore,
-        owner: MadeCaller | None = None,
+        owner: HandleOwner | None = None,
         *,
         token: str | None = None,
         sleep: float | None = None,

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple, TypeAlias, final
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from pyredisson._core.holder_lookup import CLIENT_ID, read_count
@@ -59,7 +59,6 @@ def _publish(key: bytes, tell: Tell) -> int:
     return sum(int(tell("PUBLISH", channel, key)) for channel in channels)
 
 
-@final
 @dataclass(frozen=True)
 class Library:
     """A library, as far as what it stores shows.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain, islice
-from typing import Any, NamedTuple, TypeAlias, final
+from typing import Any, NamedTuple, TypeAlias
 
 import redis.exceptions as rx
 
@@ -73,7 +73,6 @@ _GLOB = frozenset("*?[\\")
 _GLOB_BYTES = re.compile(rb"[*?\[\]\\]")
 
 
-@final
 class Look:
     """One look. It is used once.
 

@@ -322,7 +322,6 @@ def _names_in_json(kind: type) -> list[tuple[str, str, int | None]] | None:
 MAX_OWNERS = 1000  # of one read-write lock that are read
 
 
-@final
 @dataclass
 class Stored:
     """What is stored of one lock.
@@ -646,7 +645,6 @@ _UNKNOWN = StoredPresence("")
 _NO_ENTRY = PresenceEntry("", "")
 
 
-@final
 class People:
     """The clients that one look found.
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count, islice
-from typing import Any, Literal, TypeAlias, TypeVar, final
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import redis
 import redis.exceptions as rx
@@ -19,29 +19,8 @@ from redis.crc import key_slot
 from redis.retry import Retry
 
 from pyredisson._core.requests import NO_PASSWORD
+from pyredisson._net import urls, wire
 from pyredisson._net.topology import SLOTS, Cluster, Sentinels, read_master, read_slots
-from pyredisson._net.urls import (
-    Endpoint,
-    client_at,
-    endpoint_of,
-    is_tls,
-    known_url,
-    listed,
-    own_settings,
-    url_of,
-    url_of_endpoint,
-)
-from pyredisson._net.wire import (
-    Address,
-    Meaning,
-    as_redis_error,
-    is_push,
-    meaning_of,
-    new_reader,
-    pack_command,
-    reply_error,
-    unexpected_reply,
-)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -51,7 +30,7 @@ Command = tuple["str | bytes", ...]
 
 #: The name of our own connections.
 TOOL_NAME = "pyredisson-inspect"
-_NAME_IT = pack_command(("CLIENT", "SETNAME", TOOL_NAME))
+_NAME_IT = wire.pack_command(("CLIENT", "SETNAME", TOOL_NAME))
 
 MAX_ERROR = 500  # characters of an error that are reported
 MAX_BATCH = 1000  # commands in flight
@@ -61,7 +40,7 @@ READ_SIZE = 65536  # bytes
 
 def describe(error: BaseException) -> str:
     """Return an error as one line."""
-    said = as_redis_error(error) if isinstance(error, Exception) else error
+    said = wire.as_redis_error(error) if isinstance(error, Exception) else error
     return f"{type(said).__name__}: {str(said)[:MAX_ERROR]}"
 
 
@@ -78,7 +57,6 @@ def in_parallel(ask: Callable[[T], R], them: Sequence[T]) -> list[R]:
         return list(pool.map(ask, them))
 
 
-@final
 class Server:
     """One server, over one connection. Safe for threads.
 
@@ -88,29 +66,29 @@ class Server:
         address: Another address than that of its settings.
     """
 
-    def __init__(self, place: Endpoint, timeout: float, address: Address | None = None) -> None:
-        settings = own_settings(place.settings, timeout)
+    def __init__(self, place: urls.Endpoint, timeout: float, address: wire.Address | None = None) -> None:
+        settings = urls.own_settings(place.settings, timeout)
         settings["socket_timeout"] = settings["socket_connect_timeout"] = timeout
         settings["decode_responses"] = False
         if address is not None:
             settings["host"], settings["port"] = address
-        self.endpoint: Endpoint = Endpoint(place.connection_class, settings)
+        self.endpoint: urls.Endpoint = urls.Endpoint(place.connection_class, settings)
         self.settings: dict[str, Any] = settings
-        self.tls: bool = is_tls(place.connection_class)
+        self.tls: bool = urls.is_tls(place.connection_class)
         address = settings.get("host", "localhost"), settings.get("port", 6379)
-        self.node: str = settings.get("path") or listed([address])
+        self.node: str = settings.get("path") or urls.listed([address])
         #: Whether ``SCAN`` knows ``TYPE``; ``None`` until it was tried.
         self.filters_types: bool | None = None
         self._connection: Any = place.connection_class(**settings, retry=Retry(NoBackoff(), 0))
         self._greeted = False
-        self._reader = new_reader()
+        self._reader = wire.new_reader()
         self._timeout = timeout
         self._lock = threading.Lock()
 
     @property
     def url(self) -> str:
         """Its URL, password masked."""
-        return url_of(self.settings, tls=self.tls) or self.node
+        return urls.url_of_endpoint(self.endpoint) or self.node
 
     def ask(self, *command: Any) -> Any:
         """Return the answer to one question.
@@ -125,7 +103,7 @@ class Server:
     def tell(self, *command: Any) -> Any:
         """Send what changes something: once."""
         with self._lock:
-            return _only(self._exchange([pack_command(_words(command))]), _words(command))
+            return _only(self._exchange([wire.pack_command(_words(command))]), _words(command))
 
     def ask_many(
         self, commands: Sequence[Command], *, refused: Callable[[Exception], object] | None = None
@@ -160,6 +138,11 @@ class Server:
                     refused(error)
         return answers
 
+    def pubsub(self, **settings: Any) -> Any:
+        """Return a connection of redis-py for subscriptions. It is not connected yet."""
+        pool = redis.ConnectionPool(cast("type[Any]", self.endpoint.connection_class), **{**self.settings, **settings})
+        return redis.Redis(connection_pool=pool).pubsub()  # type: ignore[no-untyped-call]
+
     def close(self) -> None:
         """Close the connection. It is made again when it is needed."""
         with self._lock:
@@ -168,7 +151,7 @@ class Server:
     def _batches(self, commands: Sequence[Command]) -> Iterator[list[bytes]]:
         """Yield the commands, packed, as many at a time as may be in flight."""
         for start in range(0, len(commands), MAX_BATCH):
-            packed = [pack_command(each) for each in commands[start : start + MAX_BATCH]]
+            packed = [wire.pack_command(each) for each in commands[start : start + MAX_BATCH]]
             while packed:
                 count, size = len(packed), sum(map(len, packed))
                 while size > MAX_BATCH_BYTES and count > 1:
@@ -194,7 +177,7 @@ class Server:
         sock, reader = self._connection._sock, self._reader
         while True:
             while (reply := reader.gets()) is not False:
-                if not isinstance(reply, list) or not is_push(reply):
+                if not isinstance(reply, list) or not wire.is_push(reply):
                     replies.append(reply)
             if len(replies) >= count:
                 return replies
@@ -210,7 +193,7 @@ class Server:
 
     def _drop(self) -> None:
         self._greeted = False
-        self._reader = new_reader()
+        self._reader = wire.new_reader()
         with suppress(Exception):
             self._connection.disconnect()
 
@@ -226,7 +209,6 @@ def _only(replies: list[Any], command: Command) -> Any:
     return reply
 
 
-@final
 class Servers:
     """The masters of a place.
 
@@ -245,24 +227,24 @@ class Servers:
         ValueError: The URL is not valid.
     """
 
-    def __init__(self, where: str | Endpoint | Cluster, timeout: float, *, whole: bool = True) -> None:
+    def __init__(self, where: str | urls.Endpoint | Cluster, timeout: float, *, whole: bool = True) -> None:
         if isinstance(where, str):
-            url = known_url(where)
+            url = urls.known_url(where)
             if url.startswith("embedded:"):
                 raise ValueError("embedded:// is private to the client that starts it: name a server")
-            where = endpoint_of(client_at(url, {}, redis))
-        self.url: str = url_of_endpoint(where) or ""
+            where = urls.endpoint_of(urls.client_at(url, {}, redis))
+        self.url: str = urls.url_of_endpoint(where) or ""
         self.clustered: bool = isinstance(where, Cluster)
         self.sentinels: Sentinels | None = None if isinstance(where, Cluster) else where.sentinels
-        self.named: list[tuple[Server, Address | Exception | None]] = []
+        self.named: list[tuple[Server, wire.Address | Exception | None]] = []
         self._where = where
         self._timeout = timeout
         self._lock = threading.Lock()
-        self._known: dict[Address | None, Server] = {}
+        self._known: dict[wire.Address | None, Server] = {}
         self._asked: list[Server] = []
         if self.sentinels is not None:
             kind = redis.SSLConnection if self.sentinels.settings.get("ssl") else redis.Connection
-            place = Endpoint(kind, {key: each for key, each in self.sentinels.settings.items() if key != "ssl"})
+            place = urls.Endpoint(kind, {key: each for key, each in self.sentinels.settings.items() if key != "ssl"})
             self._asked = [Server(place, timeout, address) for address in self.sentinels.addresses]
         alone = self.sentinels is None and not self.clustered
         self._slots: list[tuple[int, int, Server]] = [(0, SLOTS - 1, self._at(None))] if alone else []
@@ -343,14 +325,14 @@ class Servers:
         for server in (*self._known.values(), *self._asked):
             server.close()
 
-    def _at(self, address: Address | None) -> Server:
+    def _at(self, address: wire.Address | None) -> Server:
         if address not in self._known:
-            place = Endpoint(self._where.connection_class, self._where.settings)
+            place = urls.Endpoint(self._where.connection_class, self._where.settings)
             self._known[address] = Server(place, self._timeout, address)
         return self._known[address]
 
-    def _by_sentinels(self, sentinels: Sentinels) -> Address:
-        def ask(sentinel: Server) -> Address | Exception | None:
+    def _by_sentinels(self, sentinels: Sentinels) -> wire.Address:
+        def ask(sentinel: Server) -> wire.Address | Exception | None:
             try:
                 return read_master(sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", sentinels.service))
             except (rx.RedisError, OSError) as error:
@@ -399,7 +381,7 @@ def is_of_another_type(answer: object) -> bool:
 
 def refusal_of(error: Exception, command: Sequence[str | bytes]) -> Exception:
     """Return the error of a question that was refused: it names the command, and the key if that is what is missing."""
-    inner = reply_error(str(error)) if type(error) is rx.ResponseError else error
+    inner = wire.reply_error(str(error)) if type(error) is rx.ResponseError else error
     text, name = str(inner), str(command[0]).upper()
     if isinstance(inner, rx.MovedError) or text.startswith("MOVED "):
         return one_node_of_a_cluster()
@@ -422,7 +404,7 @@ def answered(error: BaseException) -> Answered:
     """Return how a question was answered that raised this error."""
     if isinstance(error, (OneNodeOfACluster, rx.MovedError, rx.InvalidResponse)):
         return "elsewhere"
-    if isinstance(error, Exception) and meaning_of(error) in (Meaning.PASSES, Meaning.NOT_HERE):
+    if isinstance(error, Exception) and wire.meaning_of(error) in (wire.Meaning.PASSES, wire.Meaning.NOT_HERE):
         return "not now"
     if isinstance(error, (rx.ResponseError, rx.AuthenticationError, rx.AuthorizationError)):
         return "refused"
@@ -479,7 +461,7 @@ def read_scan(command: str, reply: Any) -> tuple[bytes, list[bytes]]:
 
 
 def _unexpected(command: str, reply: object) -> rx.InvalidResponse:
-    return unexpected_reply(command, reply, "Redis or Valkey")
+    return wire.unexpected_reply(command, reply, "Redis or Valkey")
 
 
 # ---- replies ---------------------------------------------------------------------------------------------------------

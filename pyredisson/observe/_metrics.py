@@ -1,271 +1,68 @@
-"""The metrics of what each acquire and release does: computed when they are read, or shared by several processes."""
+"""What the listeners of Prometheus and of OpenTelemetry share: the metrics, what lasts now, and the labels of locks."""
 
 from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 import weakref
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
-from pyredisson._shared.extras import Extra
+from pyredisson import events
 
-with Extra("prometheus"):
-    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-
-if TYPE_CHECKING:
-    from prometheus_client.metrics_core import Metric
-
-ACQUISITIONS = ("acquisitions", "Locks acquired, and acquires of permits.")
-TIMEOUTS = ("timeouts", "Acquires refused, or not granted in time.")
-WAIT = ("wait_seconds", "Time from the call of an acquire until it succeeded, or failed for whatever reason.")
-HOLD = ("hold_seconds", "Time for which a lock was held.")
-HOLDS = ("holds", "Locks held now by the clients of this process.")
-WAITERS = ("waiters", "Calls that wait for a lock now.")
-LONGEST_HOLD = ("longest_hold_seconds", "For how long the longest of the present holds has lasted.")
-LONGEST_WAIT = ("longest_wait_seconds", "For how long the longest of the present waits has lasted.")
+#: The upper bounds of the histograms, in seconds.
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
-class Labelled(Protocol):
-    """What belongs to one label."""
+class Metric(NamedTuple):
+    """A metric: its name without what stands before all of them, its unit for OpenTelemetry, and what it says."""
 
-    label: str | None
-
-
-Entry = TypeVar("Entry", bound=Labelled)
-
-
-def _nothing() -> None:
-    """Do nothing: the gauges are computed when they are read."""
+    name: str
+    unit: str
+    text: str
 
 
-class Frequent(NamedTuple):
-    """What to call when something happens to a lock with one label."""
+ACQUISITIONS = Metric("acquisitions", "{acquisition}", "Locks acquired, and acquires of permits.")
+TIMEOUTS = Metric("timeouts", "{call}", "Acquires refused, or not granted in time.")
+FAILURES = Metric("failures", "{call}", "Acquires that ended without the lock, by the reason.")
+WAIT = Metric("wait", "s", "Time from the call of an acquire until it succeeded, or failed for whatever reason.")
+HOLD = Metric("hold", "s", "Time for which a lock was held.")
+EVENTS = Metric("events", "{event}", "Events that have no metric of their own, by their class.")
 
-    acquired: Callable[[float], object]
-    timed_out: Callable[[float], object]
-    held: Callable[[float], object]
-    failed: Callable[[float], object]
-    #: Values that wait to be sorted by the function below, which is called when there are many.
-    unsorted: Sequence[float] = ()
-    sort: Callable[[], object] = _nothing
-    hold_began: Callable[[], object] = _nothing
-    hold_ended: Callable[[], object] = _nothing
-    wait_began: Callable[[], object] = _nothing
-    wait_ended: Callable[[], object] = _nothing
-
-
-class _Histograms(NamedTuple):
-    acquired: BufferedHistogram
-    timed_out: BufferedHistogram
-    held: BufferedHistogram
-    failed: BufferedHistogram
-
-    def time_out(self, waited: float) -> None:
-        """Note that an acquire timed out."""
-        self._add(self.timed_out, waited)
-
-    def fail(self, waited: float) -> None:
-        """Note that an acquire ended with an error."""
-        self._add(self.failed, waited)
-
-    def _add(self, histogram: BufferedHistogram, waited: float) -> None:
-        histogram.add(waited)
-        if len(histogram.values) >= BUFFER:
-            self.sort()
-
-    def sort(self) -> None:
-        """Sort the values of all into their buckets."""
-        for each in self:
-            each.sort()
+#: Counters of each lock, by the class of the events that they count.
+OF_LOCKS: dict[type[events.Event], Metric] = {
+    events.WaitBegan: Metric("contentions", "{call}", "Acquires that had to wait."),
+    events.Lost: Metric("losses", "{lock}", "Locks lost by their holder before it released them."),
+    events.OutcomeUnknown: Metric(
+        "outcomes_unknown", "{request}", "Requests whose outcome could not be determined in time."
+    ),
+    events.GivenBack: Metric(
+        "settled", "{request}", "Unanswered acquires that were settled: what they had acquired was released."
+    ),
+}
+#: Counters of all clients together.
+OF_CLIENTS: dict[type[events.Event], Metric] = {
+    events.Renewed: Metric("renewals", "{lock}", "Leases renewed by the watchdog."),
+    events.RenewalFailed: Metric("renewal_failures", "{request}", "Renewals that were not answered."),
+    events.WatchdogLate: Metric("watchdog_late", "{watchdog}", "Watchdogs that ran late."),
+    events.ConnectionDown: Metric("connection_downs", "{connection}", "Connections of the subscriber that were lost."),
+}
+#: Events that these and :data:`EVENTS` do not count.
+UNCOUNTED = {
+    *(events.Acquired, events.Released, events.TimedOut, events.AcquireFailed),
+    *(events.WaitEnded, events.ConnectionUp),
+}
 
 
-class Computed:
-    """A collector that computes these metrics when it is read, so that an acquire has little to do.
-
-    Args:
-        names: The names of the labels.
-        bounds: The upper bounds of the histograms, in seconds.
-        holds: What is held now.
-        waits: The waits in progress.
-    """
-
-    def __init__(
-        self, names: Sequence[str], bounds: Sequence[float], holds: Entries[Entry], waits: Entries[Entry]
-    ) -> None:
-        self._names = names
-        self._bounds = bounds
-        self._buckets = [*map(str, bounds), "+Inf"]
-        self._lasting: Callable[[], tuple[Lasting, Lasting]] = lambda: (_by_label(holds), _by_label(waits))
-        self._histograms: dict[str | None, _Histograms] = {}
-
-    def of_label(self, label: str | None) -> Frequent:
-        """Return what to call for a lock with this label."""
-        histograms = _Histograms(*(BufferedHistogram(self._bounds) for _ in range(4)))
-        self._histograms[label] = histograms
-        acquired, _, held, _ = histograms
-        return Frequent(acquired.add, histograms.time_out, held.add, histograms.fail, acquired.values, histograms.sort)
-
-    def describe(self) -> list[Any]:
-        """Return the metrics without values: a registry wants to know their names."""
-        return [
-            *(self._family(CounterMetricFamily, each) for each in (ACQUISITIONS, TIMEOUTS)),
-            *(self._family(HistogramMetricFamily, each) for each in (WAIT, HOLD)),
-            *(self._family(GaugeMetricFamily, each) for each in (HOLDS, LONGEST_HOLD, WAITERS, LONGEST_WAIT)),
-        ]
-
-    def collect(self) -> Iterable[Metric]:
-        """Return the metrics."""
-        acquisitions, timeouts, wait, hold, *present = families = self.describe()
-        for label, histograms in self._histograms.copy().items():
-            values = [] if label is None else [label]
-            acquired, timed_out = histograms.acquired.totals(), histograms.timed_out.totals()
-            acquisitions.add_metric(values, sum(acquired.counts))
-            timeouts.add_metric(values, sum(timed_out.counts))
-            ended = acquired.plus(timed_out).plus(histograms.failed.totals())
-            wait.add_metric(values, *self._cumulative(ended))
-            hold.add_metric(values, *self._cumulative(histograms.held.totals()))
-        for lasting, numbers, maxima in zip(self._lasting(), present[::2], present[1::2], strict=True):
-            for label in self._histograms.copy():
-                values = [] if label is None else [label]
-                numbers.add_metric(values, len(lasting.get(label, ())))
-                maxima.add_metric(values, max(lasting.get(label, ()), default=0.0))
-        return families
-
-    def _cumulative(self, totals: Totals) -> tuple[list[tuple[str, int]], float]:
-        return list(zip(self._buckets, accumulate(totals.counts), strict=True)), totals.sum
-
-    def _family(self, make: Callable[..., object], metric: tuple[str, str]) -> object:
-        name, text = metric
-        return make(f"pyredisson_{name}", text, labels=self._names)
-
-
-#: For how many seconds each hold, or wait, has lasted, by label.
-Lasting = dict["str | None", "list[float]"]
-
-
-def _by_label(entries: Entries[Entry]) -> Lasting:
-    lasting: Lasting = {}
-    for seconds, entry in entries.now():
-        lasting.setdefault(entry.label, []).append(seconds)
-    return lasting
-
-
-class Shared:
-    """The metrics as ``prometheus_client`` shares them between processes, in its multiprocess mode.
-
-    Args:
-        names: The names of the labels.
-        registry: Where the metrics are registered.
-        bounds: The upper bounds of the histograms, in seconds.
-    """
-
-    def __init__(self, names: Sequence[str], registry: CollectorRegistry, bounds: Sequence[float]) -> None:
-        def named(metric: tuple[str, str]) -> tuple[str, str, Sequence[str]]:
-            return f"pyredisson_{metric[0]}", metric[1], names
-
-        self._acquisitions, self._timeouts = (
-            Counter(*named(each), registry=registry) for each in (ACQUISITIONS, TIMEOUTS)
-        )
-        self._wait, self._hold = (Histogram(*named(each), registry=registry, buckets=bounds) for each in (WAIT, HOLD))
-        self._holds, self._waiters = (
-            Gauge(*named(each), registry=registry, multiprocess_mode="livesum") for each in (HOLDS, WAITERS)
-        )
-
-    def of_label(self, label: str | None) -> Frequent:
-        """Return what to call for a lock with this label."""
-
-        def of(metric: Shareable) -> Shareable:
-            return metric if label is None else metric.labels(label)
-
-        acquired, timed_out = of(self._acquisitions).inc, of(self._timeouts).inc
-        wait, hold = of(self._wait).observe, of(self._hold).observe
-        holds, waiters = of(self._holds), of(self._waiters)
-
-        def count_acquired(waited: float) -> None:
-            acquired()
-            wait(waited)
-
-        def count_timed_out(waited: float) -> None:
-            timed_out()
-            wait(waited)
-
-        return Frequent(
-            count_acquired,
-            count_timed_out,
-            hold,
-            wait,
-            hold_began=holds.inc,
-            hold_ended=holds.dec,
-            wait_began=waiters.inc,
-            wait_ended=waiters.dec,
-        )
-
-
-Shareable = TypeVar("Shareable", Counter, Gauge, Histogram)
-
-# ---- histogram -------------------------------------------------------------------------------------------------------
-# A histogram that is cheap to add to: values are sorted into its buckets later, when it is read.
-
-
-#: How many values wait to be sorted at most.
-BUFFER = 512
-
-
-class Totals(NamedTuple):
-    """What a histogram holds: the number of values in each bucket, the last one above all bounds; and their sum."""
-
-    counts: list[int]
-    sum: float
-
-    def plus(self, other: Totals) -> Totals:
-        """Return the totals of two histograms with the same bounds."""
-        counts = [mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)]
-        return Totals(counts, self.sum + other.sum)
-
-
-class BufferedHistogram:
-    """A histogram to which an acquire adds a value by appending to a list.
-
-    That needs no mutex, where ``prometheus_client`` needs two. Who appends calls :meth:`sort` when the list is long.
-    """
-
-    __slots__ = ("_bounds", "_counts", "_mutex", "_sum", "add", "values")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self._sum = 0.0
-        self.values: list[float] = []
-        self.add: Callable[[float], None] = self.values.append
-        self._mutex = threading.Lock()
-
-    def sort(self) -> None:
-        """Sort the values into the buckets, unless that is being done."""
-        if self._mutex.acquire(blocking=False):
-            try:
-                self._sort()
-            finally:
-                self._mutex.release()
-
-    def totals(self) -> Totals:
-        """Return the numbers and the sum of all values."""
-        with self._mutex:
-            self._sort()
-            return Totals(list(self._counts), self._sum)
-
-    def _sort(self) -> None:
-        # Others may append meanwhile, to the end; only the holder of the mutex removes.
-        values = self.values[:]
-        del self.values[: len(values)]
-        for value in values:
-            self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += sum(values)
+def count_of(event: events.Event) -> int:
+    """Return how much an event adds to its counter."""
+    match event:
+        case events.Renewed(locks=locks):
+            return locks
+        case events.ConnectionDown(attempt=attempt):
+            return int(attempt == 1)
+    return 1
 
 
 # ---- holds -----------------------------------------------------------------------------------------------------------
@@ -296,31 +93,27 @@ class Entries(Generic[T]):
         self.all: dict[Key, tuple[float, float | None, T]] = {}
         self._expired = expired
         self._sweep_at = FIRST_SWEEP
-        entries = weakref.ref(self)
+        reference = weakref.ref(self)
+
+        def forget() -> None:
+            if (entries := reference()) is not None:
+                entries.all.clear()
+
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=lambda: _forget(entries()))
+            os.register_at_fork(after_in_child=forget)
 
     def begin(self, key: Key, lease: float | None, value: T) -> T | None:
         """Enter one that begins now. Returns that of the same key whose end was not noticed, if there is one."""
         before = self.all.get(key)
         self.all[key] = (time.monotonic(), lease, value)
-        self.sweep_if_many()
-        return None if before is None else before[2]
-
-    def sweep_if_many(self) -> None:
-        """Remove what has expired, if there is much. Who enters something into ``all`` calls this now and then."""
         if len(self.all) >= self._sweep_at:
             self.sweep()
             self._sweep_at = max(FIRST_SWEEP, 2 * len(self.all))
+        return None if before is None else before[2]
 
     def end(self, key: Key) -> T | None:
         """Remove one, and return its value; ``None`` if it is not there."""
         entry = self.all.pop(key, None)
-        return None if entry is None else entry[2]
-
-    def get(self, key: Key) -> T | None:
-        """Return the value of one; ``None`` if it is not there."""
-        entry = self.all.get(key)
         return None if entry is None else entry[2]
 
     def end_all(self, client_id: str) -> list[T]:
@@ -344,15 +137,6 @@ class Entries(Generic[T]):
         self.sweep()
         now = time.monotonic()
         return [(now - since, value) for since, _, value in self.all.copy().values()]
-
-    def clear(self) -> None:
-        """Forget all."""
-        self.all.clear()
-
-
-def _forget(entries: Entries[T] | None) -> None:
-    if entries is not None:
-        entries.clear()
 
 
 # ---- labels ----------------------------------------------------------------------------------------------------------
@@ -383,8 +167,6 @@ class PerLabel(Generic[T]):
         limit: The number of labels. Later ones count as ``"other"``.
         make: Returns what belongs to a label, given the label; ``None`` if there are none.
     """
-
-    __slots__ = ("_complained", "_label", "_limit", "_made", "_make", "by_name", "single")
 
     def __init__(self, label: Label | None, limit: int, make: Callable[[str | None], T]) -> None:
         if label is not None and not callable(label):

@@ -30,6 +30,82 @@ _server = logging.getLogger("pyredisson.server")
 #: Whether acquires and releases are logged, too.
 wants_all: Callable[[], bool] = partial(_lock.isEnabledFor, logging.DEBUG)
 
+#: The line of each event, by the name of its class: with the attributes of the event, and what ``Log._words()`` adds.
+#: An event that is not here has no line.
+LINES = {
+    (_lock, logging.DEBUG): {
+        "Acquired": "lock %(name)r of %(who)s: acquired after %(waited).3f s, hold %(holds)d",
+        "Released": "lock %(name)r of %(who)s: released after %(held).3f s, %(holds)d holds left",
+        "TimedOut": "lock %(name)r of %(who)s: not acquired within %(waited).3f s",
+        "AcquireFailed": "lock %(name)r of %(who)s: the acquire failed after %(waited).3f s: %(error)r",
+    },
+    (_lock, logging.INFO): {
+        "GivenBack": "lock %(name)r of %(who)s: an unanswered request was settled, and what it may have acquired was "
+        "released",
+    },
+    (_lock, logging.WARNING): {
+        "Lost": "lock %(name)r of %(who)s was lost: %(reason)s",
+        "OutcomeUnknown": "lock %(name)r of %(who)s: the outcome of %(request)s is unknown (%(server)s: %(error)s); "
+        "settling it in the background",
+        "HolderGone": "lock %(name)r of %(who)s: its holder is gone, so it is no longer renewed: %(hint)s",
+        "LeftBehind": "lock %(name)r of %(who)s: %(holder)s still holds it from an earlier call and now runs another "
+        "one. Only the call that acquired it can release it: use hold(), whose block may be left in any thread, or "
+        "get_lock(name, owner=client.new_owner())",
+        "HeldTooLong": "lock %(name)r of %(who)s has been held for %(held).1f s%(doing)s",
+        "WaitingTooLong": "lock %(name)r: %(who)s has been waiting for %(waited).1f s%(doing)s",
+        "PermitsNeverSet": "semaphore %(name)r: %(who)s waits for permits, but their number was never set: call "
+        "try_set_permits(n), or make the handle with permits=n",
+        "PermitsDiffer": "semaphore %(name)r: %(who)s asked for permits=%(wanted)d, but it has %(permits)d: permits= "
+        "sets them only where there are none. Pass resize=True as well, or run: pyredisson permits %(quoted)s --set "
+        "%(wanted)d",
+        "CampaignFailed": "%(server)s: the election %(name)r: %(failure)s; trying again",
+        "ClosedWhileHolding": "a client was closed while it held %(names)s%(more)s, which it no longer renews"
+        "%(until)s. A block that is left in time still releases its lock; end what holds locks before close()",
+        "ClientCollected": "client %(client_id)s was garbage-collected while it held %(names)s%(more)s, which can no "
+        "longer be released: each expires with its lease. Keep a reference to the client, and release its locks or "
+        "close() it",
+    },
+    (_lock, logging.ERROR): {
+        "CallbackFailed": "the callback %(callback)s failed: %(error)r",
+        "BackgroundFailed": "settling %(what)s failed and will be retried: %(error)r",
+    },
+    (_renewal, logging.DEBUG): {"Renewed": "renewed %(locks)d locks with %(requests)d requests"},
+    (_renewal, logging.WARNING): {
+        "RenewalFailed": "%(server)s: %(locks)d locks, %(name)r among them, could not be renewed (%(error)s); retrying",
+        "WatchdogLate": "the watchdog is %(seconds).1f s late, so locks may have expired while they were held. With "
+        "uWSGI set --enable-threads; otherwise the process was stopped, overloaded, or its event loop was blocked",
+    },
+    (_pubsub, logging.DEBUG): {"ConnectionUp": "%(server)s: subscribed to %(channels)d channels"},
+    (_pubsub, logging.WARNING): {
+        "ConnectionDown": "%(server)s: the subscriber has no connection (%(error)s); reconnecting",
+    },
+    (_server, logging.INFO): {
+        "QuorumIsYoung": "quorum %(name)r: all %(nodes)d nodes were started within the last %(uptime)d s; treated as a "
+        "first start, so they vote",
+    },
+    (_server, logging.WARNING): {
+        "PresenceRefused": "the server refused what this client wrote about its locks (%(error)s): others cannot see "
+        f"what it holds. Allow SET and DEL on the keys {PRESENCE_KEYS!r}, or set Config(presence=False)",
+        "ServerUnsafe": "%(text)s",
+        "MasterChanged": "the master of %(what)s is now %(server)s (was %(former)s); %(held)d locks are held across "
+        "the change, and are checked: what was not replicated is lost",
+        "QuorumNodeLost": "quorum %(name)r: %(node)s cannot be used (%(error)s): %(left)d nodes are left, and "
+        "%(quorum)d are needed",
+        "QuorumNodeBack": "quorum %(name)r: %(node)s can be used again after %(seconds).1f s",
+        "NodeBarred": "quorum %(name)r: node %(node)s was started %(uptime)d s ago and has no vote for another "
+        "%(seconds).1f s",
+    },
+}
+_LINE_OF = {event: (*to, f"pyredisson: {text}") for to, texts in LINES.items() for event, text in texts.items()}
+
+#: What may be one of many failures of an outage: what has failed. Only the first has the level above.
+FAILURES = {
+    "OutcomeUnknown": "a request",
+    "RenewalFailed": "a renewal",
+    "ConnectionDown": "the subscriber's connection",
+    "CampaignFailed": "a campaign",
+}
+
 
 class Log:
     """Logs the events of one client: losses and failures as ``WARNING``, normal operation as ``DEBUG``.
@@ -45,47 +121,26 @@ class Log:
 
     def __call__(self, event: events.Event) -> None:
         """Log one event."""
-        match event:
-            case events.Lost(reason=reason):
-                if isinstance(reason, InMargin):
-                    reason = f"{reason}; no one else can acquire it for another {max(0.0, reason.left()):.1f} s"
-                first = self._outages.is_first_loss(event.name, self._who(event))
-                level = logging.WARNING if first else logging.INFO
-                self._of(event, level, "lock %r of %s was lost: %s", reason)
-            case events.OutcomeUnknown(request=request, error=error):
-                level, server = self._failed("a request", event.name)
-                text = "lock %r of %s: the outcome of %s is unknown (%s: %s); settling it in the background"
-                self._of(event, level, text, request, server, error)
-            case events.LockEvent():
-                self._log_lock_event(event)
-            case events.RenewalFailed() | events.ConnectionDown() | events.CampaignFailed():
-                self._log_failure(event)
-            case events.ConnectionUp(channels=channels, server=server):
-                self._note_answer(server)
-                _pubsub.debug("pyredisson: %s: subscribed to %d channels", server or self._address(), channels)
-            case _:
-                _log_client_event(event)
-
-    def _log_failure(self, event: events.Event) -> None:
-        """Log what may be one of many failures of an outage."""
-        match event:
-            case events.RenewalFailed(locks=locks, error=error, name=name):
-                level, server = self._failed("a renewal", name)
-                text = "pyredisson: %s: %d locks, %r among them, could not be renewed (%s); retrying"
-                _renewal.log(level, text, server, locks, name, error)
-            case events.ConnectionDown(error=error, server=server):
-                level, server = self._failed("the subscriber's connection", None, server)
-                _pubsub.log(level, "pyredisson: %s: the subscriber has no connection (%s); reconnecting", server, error)
-            case events.CampaignFailed(name=name, error=error):
-                level, server = self._failed("a campaign", name)
-                _lock.log(
-                    level, "pyredisson: %s: the election %r: %s; trying again", server, name, str(error) or repr(error)
-                )
-
-    def _failed(self, what: str, name: str | None, server: str = "") -> tuple[int, str]:
-        """Note a failure. Returns the level of its line, and the server, which may be that of a lock."""
-        server = self._server(server, name)
-        return logging.WARNING if self._outages.begins(server, what) else logging.DEBUG, server
+        kind = type(event).__name__
+        if kind not in _LINE_OF or kind == "ClientCollected":
+            return  # The latter was logged where it was detected: by log_collected().
+        logger, level, text = _LINE_OF[kind]
+        server = getattr(event, "server", "")
+        if kind in FAILURES:
+            server = self._server(server, getattr(event, "name", None))
+            level = level if self._outages.begins(server, FAILURES[kind]) else logging.DEBUG
+        elif isinstance(event, events.Lost) and not self._outages.is_first_loss(event.name, self._who(event)):
+            level = logging.INFO
+        elif isinstance(event, events.ConnectionUp):
+            self._note_answer(event.server)
+        elif isinstance(event, events.Acquired) and not event.holds:
+            text = "pyredisson: permits of %(name)r: %(who)s acquired them after %(waited).3f s"
+        if logger.isEnabledFor(level):
+            words, extra = {**_words(event), "server": server or self._address()}, None
+            if isinstance(event, events.LockEvent):
+                words["who"], extra = self._who(event), {"lock": event.name, "owner": event.owner}
+            failed = event.error if isinstance(event, events.BackgroundFailed) else None
+            logger.log(level, text, words, exc_info=failed, extra=extra)
 
     def _note_answer(self, server: str = "", name: str | None = None) -> None:
         """Note that a server has answered, of which the address is known, or a lock that it has."""
@@ -123,142 +178,32 @@ class Log:
         app = core.runtime.identity().app
         return f"{called} of {app}" if app else called
 
-    def _log_lock_event(self, event: events.LockEvent) -> None:
-        match event:
-            case events.Acquired(waited=waited, holds=0):
-                self._of(event, logging.DEBUG, "permits of %r: %s acquired them after %.3f s", waited)
-            case events.Acquired(waited=waited, holds=holds):
-                self._of(event, logging.DEBUG, "lock %r of %s: acquired after %.3f s, hold %d", waited, holds)
-            case events.Released(holds=holds, held=held):
-                self._of(event, logging.DEBUG, "lock %r of %s: released after %.3f s, %d holds left", held, holds)
-            case events.TimedOut(waited=waited):
-                self._of(event, logging.DEBUG, "lock %r of %s: not acquired within %.3f s", waited)
-            case events.AcquireFailed(waited=waited, error=error):
-                self._of(event, logging.DEBUG, "lock %r of %s: the acquire failed after %.3f s: %r", waited, error)
-            case events.HolderGone(hint=hint):
-                self._of(
-                    event, logging.WARNING, "lock %r of %s: its holder is gone, so it is no longer renewed: %s", hint
-                )
-            case events.LeftBehind(holder=holder):
-                text = (
-                    "lock %r of %s: %s still holds it from an earlier call and now runs another one. Only the call "
-                    "that acquired it can release it: use hold(), whose block may be left in any thread, or "
-                    "get_lock(name, owner=client.new_owner())"
-                )
-                self._of(event, logging.WARNING, text, holder)
-            case events.GivenBack():
-                text = "lock %r of %s: an unanswered request was settled, and what it may have acquired was released"
-                self._of(event, logging.INFO, text)
-            case events.PermitsNeverSet() | events.PermitsDiffer():
-                self._log_permits(event)
-            case events.HeldTooLong(held=seconds, stack=stack):
-                self._of(event, logging.WARNING, "lock %r of %s has been held for %.1f s%s", seconds, _doing(stack))
-            case events.WaitingTooLong(waited=seconds, stack=stack):
-                self._of(event, logging.WARNING, "lock %r: %s has been waiting for %.1f s%s", seconds, _doing(stack))
-            case _:
-                pass
 
-    def _log_permits(self, event: events.PermitsNeverSet | events.PermitsDiffer) -> None:
-        match event:
-            case events.PermitsNeverSet():
-                text = (
-                    "semaphore %r: %s waits for permits, but their number was never set: call try_set_permits(n), or "
-                    "make the handle with permits=n"
-                )
-                self._of(event, logging.WARNING, text)
-            case events.PermitsDiffer(wanted=wanted, permits=permits):
-                text = (
-                    "semaphore %r: %s asked for permits=%d, but it has %d: permits= sets them only where there are "
-                    "none. Pass resize=True as well, or run: pyredisson permits %s --set %d"
-                )
-                self._of(event, logging.WARNING, text, wanted, permits, shlex.quote(event.name), wanted)
-
-    def _of(self, event: events.LockEvent, level: int, text: str, *args: object) -> None:
-        if _lock.isEnabledFor(level):
-            extra = {"lock": event.name, "owner": event.owner}
-            who = self._who(event)
-            _lock.log(level, "pyredisson: " + text, event.name, who, *args, extra=extra)
-
-
-def _log_client_event(event: events.Event) -> None:
+def _words(event: events.Event) -> dict[str, Any]:
+    """Return the attributes of an event, some of them in words."""
+    words = dict(vars(event))
     match event:
-        case events.Renewed(locks=locks, requests=requests):
-            _renewal.debug("pyredisson: renewed %d locks with %d requests", locks, requests)
-        case events.WatchdogLate(seconds=seconds):
-            text = (
-                "pyredisson: the watchdog is %.1f s late, so locks may have expired while they were held. With uWSGI "
-                "set --enable-threads; otherwise the process was stopped, overloaded, or its event loop was blocked"
-            )
-            _renewal.warning(text, seconds)
-        case events.PresenceRefused(error=error):
-            text = (
-                "pyredisson: the server refused what this client wrote about its locks (%s): others cannot see what it "
-                "holds. Allow SET and DEL on the keys %r, or set Config(presence=False)"
-            )
-            _server.warning(text, error, PRESENCE_KEYS)
-        case events.ServerUnsafe(text=text):
-            _server.warning("pyredisson: %s", text)
-        case events.MasterChanged() | events.QuorumNodeLost() | events.QuorumNodeBack():
-            _log_server_event(event)
-        case events.NodeBarred() | events.QuorumIsYoung():
-            _log_server_event(event)
-        case events.ClientCollected():
-            pass  # It was logged where it was detected; see log_collected().
-        case events.ClosedWhileHolding(names=names, held=held, remaining=seconds):
-            more = f" and {held - len(names)} more" if held > len(names) else ""
-            until = "" if seconds == math.inf else f" and which is certain for {seconds:.1f} s more"
-            text = (
-                "pyredisson: a client was closed while it held %s%s, which it no longer renews%s. A block that is left "
-                "in time still releases its lock; end what holds locks before close()"
-            )
-            _lock.warning(text, ", ".join(map(repr, names)), more, until)
-        case events.CallbackFailed(callback=callback, error=error):
-            _lock.error("pyredisson: the callback %s failed: %r", callback, error)
-        case events.BackgroundFailed(what=what, error=error):
-            _lock.error("pyredisson: settling %s failed and will be retried: %r", what, error, exc_info=error)
-        case _:
-            pass
-
-
-def _log_server_event(event: events.Event) -> None:
-    match event:
-        case events.MasterChanged(what=what, server=server, former=former, held=held):
-            text = (
-                "pyredisson: the master of %s is now %s (was %s); %d locks are held across the change, and are "
-                "checked: what was not replicated is lost"
-            )
-            _server.warning(text, what, server, former, held)
-        case events.QuorumNodeLost(name=name, node=node, error=error, left=left, quorum=quorum):
-            text = "pyredisson: quorum %r: %s cannot be used (%s): %d nodes are left, and %d are needed"
-            _server.warning(text, name, node, error, left, quorum)
-        case events.QuorumNodeBack(name=name, node=node, seconds=seconds):
-            _server.warning("pyredisson: quorum %r: %s can be used again after %.1f s", name, node, seconds)
-        case events.NodeBarred(name=name, node=node, uptime=uptime, seconds=seconds):
-            text = "pyredisson: quorum %r: node %s was started %d s ago and has no vote for another %.1f s"
-            _server.warning(text, name, node, uptime, seconds)
-        case events.QuorumIsYoung(name=name, nodes=nodes, uptime=uptime):
-            text = (
-                "pyredisson: quorum %r: all %d nodes were started within the last %d s; treated as a first start, so "
-                "they vote"
-            )
-            _server.info(text, name, nodes, uptime)
+        case events.Lost(reason=InMargin() as reason):
+            words["reason"] = f"{reason}; no one else can acquire it for another {max(0.0, reason.left()):.1f} s"
+        case events.HeldTooLong(stack=stack) | events.WaitingTooLong(stack=stack):
+            words["doing"] = "; it is at:\n" + "\n".join(stack) if stack else ""
+        case events.PermitsDiffer(name=name):
+            words["quoted"] = shlex.quote(name)
+        case events.CampaignFailed(error=error):
+            words["failure"] = str(error) or repr(error)
+        case events.ClosedWhileHolding(names=names, held=held) | events.ClientCollected(names=names, held=held):
+            words["names"] = ", ".join(map(repr, names))
+            words["more"] = f" and {held - len(names)} more" if held > len(names) else ""
+    if isinstance(event, events.ClosedWhileHolding):
+        seconds = event.remaining
+        words["until"] = "" if seconds == math.inf else f" and which is certain for {seconds:.1f} s more"
+    return words
 
 
 def log_collected(event: events.ClientCollected) -> None:
     """Log that a client was garbage-collected; immediately, since the process may be about to end."""
-    names = ", ".join(map(repr, event.names))
-    more = "" if event.held <= len(event.names) else f" and {event.held - len(event.names)} more"
-    _lock.warning(
-        "pyredisson: client %s was garbage-collected while it held %s%s, which can no longer be released: each expires "
-        "with its lease. Keep a reference to the client, and release its locks or close() it",
-        event.client_id,
-        names,
-        more,
-    )
-
-
-def _doing(stack: tuple[str, ...]) -> str:
-    return "; it is at:\n" + "\n".join(stack) if stack else ""
+    logger, level, text = _LINE_OF["ClientCollected"]
+    logger.log(level, text, _words(event))
 
 
 # ---- outages ---------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, final
 
 from pyredisson import __version__, events
 from pyredisson._shared.extras import Extra
+from pyredisson.observe import _metrics
 from pyredisson.observe._metrics import MAX_LABELS, Entries, Label, PerLabel
 
 with Extra("opentelemetry"):
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
 
 __all__ = ["OpenTelemetryListener"]
-
-#: Advice for the boundaries of the histograms, in seconds; a view of the application's takes precedence.
-BOUNDARIES = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 #: The values of ``error.type``.
 LOST = "pyredisson.errors.LockLostError"
@@ -91,7 +89,6 @@ class OpenTelemetryListener:
         max_labels: int = MAX_LABELS,
     ) -> None:
         self._by_label: PerLabel[_Group] = PerLabel(label, max_labels, _group_of)
-        self._all = self._by_label.single
         self._holds: Entries[_HoldOf] = Entries(lambda hold, until: _end(hold, at=until))
         self._waits: Entries[_Group] = Entries()
         self._tracer = trace.get_tracer("pyredisson", __version__, tracer_provider)
@@ -106,7 +103,7 @@ class OpenTelemetryListener:
     def __call__(self, event: events.Event) -> None:
         """Record an event."""
         if isinstance(event, events.LockEvent):
-            self._record_lock_event(event, self._all or self._by_label.of(event.name))
+            self._record_lock_event(event, self._by_label.of(event.name))
         else:
             self._record_client_event(event)
 
@@ -122,52 +119,31 @@ class OpenTelemetryListener:
             case events.Released(holds=0, held=held):
                 metrics.holds.record(held, group.attributes)
                 _end(self._holds.end(key))
-            case events.Acquired() | events.Released():
-                pass  # A nested hold.
             case events.TimedOut(waited=waited):
                 metrics.timeouts.add(1, group.attributes)
                 metrics.failed("timeout", waited, group.attributes)
             case events.AcquireFailed(waited=waited, reason=reason):
                 metrics.failed(reason, waited, group.attributes)
             case events.WaitBegan():
-                metrics.contentions.add(1, group.attributes)
                 self._waits.begin(key, None, group)
             case events.WaitEnded():
                 self._waits.end(key)
                 self._trace_wait(event, group)
             case events.Lost(reason=reason):
-                metrics.losses.add(1, group.attributes)
                 _end(self._holds.end(key), error=LOST, text=reason)
-            case events.OutcomeUnknown(request=request, error=error):
-                metrics.unknown.add(1, group.attributes)
-                if request == "an unlock":
-                    _end(self._holds.end(key), error=UNKNOWN, text=str(error))
+            case events.OutcomeUnknown(request="an unlock", error=error):
+                _end(self._holds.end(key), error=UNKNOWN, text=str(error))
             case events.GivenBack():
-                metrics.settled.add(1, group.attributes)
                 _end(self._holds.end(key), error=UNKNOWN)
-            case _:
-                if isinstance(event, events.HolderGone):
-                    _end(self._holds.end(key), error=HOLDER_GONE, text=event.hint)
-                metrics.count(event)
+            case events.HolderGone(hint=hint):
+                _end(self._holds.end(key), error=HOLDER_GONE, text=hint)
+        metrics.count(event, group.attributes)
 
     def _record_client_event(self, event: events.Event) -> None:
-        metrics = self._metrics
-        match event:
-            case events.Renewed(locks=locks):
-                metrics.renewals.add(locks)
-            case events.RenewalFailed():
-                metrics.renewal_failures.add(1)
-            case events.WatchdogLate():
-                metrics.watchdog_late.add(1)
-            case events.ConnectionDown(attempt=1):
-                metrics.connection_downs.add(1)
-            case events.ConnectionDown() | events.ConnectionUp():
-                pass
-            case _:
-                if isinstance(event, events.ClientCollected):
-                    for hold in self._holds.end_all(event.client_id):
-                        _end(hold, error=HOLDER_GONE, text="its client was garbage-collected")
-                metrics.count(event)
+        if isinstance(event, events.ClientCollected):
+            for hold in self._holds.end_all(event.client_id):
+                _end(hold, error=HOLDER_GONE, text="its client was garbage-collected")
+        self._metrics.count(event)
 
     def _lasting_holds(self) -> list[tuple[float, _Group]]:
         return [(seconds, hold.group) for seconds, hold in self._holds.now()]
@@ -194,39 +170,37 @@ class _Instruments:
     """The instruments of one listener that count and record."""
 
     def __init__(self, meter: Meter) -> None:
-        def counter(name: str, unit: str, text: str) -> otel_metrics.Counter:
-            return meter.create_counter(f"pyredisson.{name}", unit, text)
+        def counter(metric: _metrics.Metric, of: str = "lock.") -> otel_metrics.Counter:
+            return meter.create_counter(f"pyredisson.{of}{metric.name}", metric.unit, metric.text)
 
-        def histogram(name: str, text: str) -> otel_metrics.Histogram:
+        def histogram(metric: _metrics.Metric) -> otel_metrics.Histogram:
+            name = f"pyredisson.lock.{metric.name}.duration"
+            # An advice: a view of the application's takes precedence.
             return meter.create_histogram(
-                f"pyredisson.lock.{name}.duration", "s", text, explicit_bucket_boundaries_advisory=BOUNDARIES
+                name, metric.unit, metric.text, explicit_bucket_boundaries_advisory=_metrics.BUCKETS
             )
 
-        self.acquisitions = counter("lock.acquisitions", "{acquisition}", "Locks acquired.")
-        self.timeouts = counter("lock.timeouts", "{call}", "Acquires refused, or not granted in time.")
-        self.contentions = counter("lock.contentions", "{call}", "Acquires that had to wait.")
-        self.failures = counter("lock.failures", "{call}", "Acquires that ended without the lock, by the reason.")
-        self.losses = counter("lock.losses", "{lock}", "Locks lost by their holder before it released them.")
-        self.unknown = counter("lock.outcomes_unknown", "{request}", "Requests whose outcome is unknown.")
-        self.settled = counter("lock.settled", "{request}", "Unanswered acquires that were settled.")
-        self.renewals = counter("renewals", "{lock}", "Leases renewed by the watchdog.")
-        self.renewal_failures = counter("renewal_failures", "{request}", "Renewals that were not answered.")
-        self.watchdog_late = counter("watchdog_late", "{watchdog}", "Watchdogs that ran late.")
-        self.connection_downs = counter("connection_downs", "{connection}", "Connections of the subscriber lost.")
-        self._events = counter("events", "{event}", "Events that have no metric of their own, by their class.")
-        self.waits = histogram(
-            "wait", "Time from the call of an acquire until it succeeded, or failed for whatever reason."
-        )
-        self.holds = histogram("hold", "Time for which a lock was held.")
+        self.acquisitions, self.timeouts = counter(_metrics.ACQUISITIONS), counter(_metrics.TIMEOUTS)
+        self._failures, self._events = counter(_metrics.FAILURES), counter(_metrics.EVENTS, "")
+        self._counters = {
+            **{kind: counter(metric) for kind, metric in _metrics.OF_LOCKS.items()},
+            **{kind: counter(metric, "") for kind, metric in _metrics.OF_CLIENTS.items()},
+        }
+        self.waits, self.holds = histogram(_metrics.WAIT), histogram(_metrics.HOLD)
 
     def failed(self, reason: str, waited: float, attributes: Mapping[str, str]) -> None:
         """Record an acquire that ended without the lock."""
-        self.failures.add(1, {**attributes, "error.type": reason})
+        self._failures.add(1, {**attributes, "error.type": reason})
         self.waits.record(waited, attributes)
 
-    def count(self, event: events.Event) -> None:
-        """Count an event that has no metric of its own."""
-        self._events.add(1, {"pyredisson.event": type(event).__name__})
+    def count(self, event: events.Event, attributes: Mapping[str, str] | None = None) -> None:
+        """Count an event, also one that has no metric of its own."""
+        kind = type(event)
+        if (counter := self._counters.get(kind)) is not None:
+            if number := _metrics.count_of(event):
+                counter.add(number, attributes)
+        elif kind not in _metrics.UNCOUNTED:
+            self._events.add(1, {"pyredisson.event": kind.__name__})
 
 
 def _observe(

@@ -16,31 +16,32 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
-from time import monotonic
-from typing import TYPE_CHECKING, final
+import threading
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple, final
 
 from pyredisson import events
 from pyredisson._core.failures import REASONS
 from pyredisson._shared.extras import Extra
-from pyredisson.events import Acquired, Released
-from pyredisson.observe._metrics import BUFFER, MAX_LABELS, Computed, Entries, Frequent, Label, PerLabel, Shared
+from pyredisson.observe import _metrics
+from pyredisson.observe._metrics import BUCKETS, MAX_LABELS, Entries, Label, PerLabel
 
 with Extra("prometheus"):
-    from prometheus_client import REGISTRY, CollectorRegistry, Counter
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, Metric
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 __all__ = ["BUCKETS", "PrometheusListener"]
 
-#: The upper bounds of the histograms, in seconds.
-BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-
-#: Events that are counted by metrics of their own, or by none; all others are counted by their class.
-OWN = frozenset(
-    {
-        *("Event", "LockEvent", "Acquired", "Released", "TimedOut", "AcquireFailed", "WaitBegan", "WaitEnded", "Lost"),
-        *("OutcomeUnknown", "GivenBack", "Renewed", "RenewalFailed", "WatchdogLate", "ConnectionDown", "ConnectionUp"),
-    }
-)
+#: The names of metrics that are called otherwise for OpenTelemetry, and of gauges, which it makes by itself.
+WAIT = ("wait_seconds", _metrics.WAIT.text)
+HOLD = ("hold_seconds", _metrics.HOLD.text)
+HOLDS = ("holds", "Locks held now by the clients of this process.")
+WAITERS = ("waiters", "Calls that wait for a lock now.")
+LONGEST_HOLD = ("longest_hold_seconds", "For how long the longest of the present holds has lasted.")
+LONGEST_WAIT = ("longest_wait_seconds", "For how long the longest of the present waits has lasted.")
 
 
 @final
@@ -77,67 +78,35 @@ class PrometheusListener:
         names = () if label is None else ("lock",)
         bounds = tuple(sorted(float(bound) for bound in buckets if bound < math.inf))
         self._counters = _Counters(names, registry)
-        self._holds: Entries[_LockMetrics] = Entries(lambda metrics, _: metrics.hold_ended())
-        self._waits: Entries[_LockMetrics] = Entries()
-        self._held = self._holds.all
-        self._shared = "PROMETHEUS_MULTIPROC_DIR" in os.environ
+        self._holds: Entries[_OfLabel] = Entries(lambda metrics, _: metrics.hold_ended())
+        self._waits: Entries[_OfLabel] = Entries()
         frequent = (
-            Shared(names, registry, bounds) if self._shared else Computed(names, bounds, self._holds, self._waits)
+            _Shared(self._counters, registry, bounds)
+            if "PROMETHEUS_MULTIPROC_DIR" in os.environ
+            else _Computed(self._counters, registry, bounds, self._holds, self._waits)
         )
-        self._by_label: PerLabel[_LockMetrics] = PerLabel(
-            label, max_labels, lambda value: _LockMetrics(self._counters, frequent.of_label(value), value)
-        )
-        self._all, self._by_name = self._by_label.single, self._by_label.by_name
-        if isinstance(frequent, Computed):
-            registry.register(frequent)
+        self._by_label: PerLabel[_OfLabel] = PerLabel(label, max_labels, frequent.of_label)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
     def __call__(self, event: events.Event) -> None:
         """Count an event."""
-        # These two come first, with the fewest steps: each acquire and release emits them.
-        kind = type(event)
-        if kind is Acquired:
-            if TYPE_CHECKING:
-                assert isinstance(event, Acquired)
-            if event.holds == 1:
-                metrics = self._all or self._by_name.get(event.name) or self._by_label.of(event.name)
-                metrics.acquired(event.waited)
-                if self._shared:
-                    if self._holds.begin((event.name, event.owner), event.lease, metrics) is None:
-                        metrics.hold_began()
-                else:
-                    self._held[event.name, event.owner] = (monotonic(), event.lease, metrics)
-                    if len(metrics.unsorted) >= BUFFER:
-                        metrics.sort()
-                        self._holds.sweep_if_many()
-            elif not event.holds:
-                self._count_permits(event)
-        elif kind is Released:
-            if TYPE_CHECKING:
-                assert isinstance(event, Released)
-            if event.holds == 0:
-                metrics = self._all or self._by_name.get(event.name) or self._by_label.of(event.name)
-                metrics.held(event.held)
-                if self._held.pop((event.name, event.owner), None) is not None and self._shared:
-                    metrics.hold_ended()
-        elif isinstance(event, events.LockEvent):
-            self._count_lock_event(event)
+        if isinstance(event, events.LockEvent):
+            self._count_lock_event(event, self._by_label.of(event.name))
         else:
             self._count_client_event(event)
 
-    def _count_permits(self, event: Acquired) -> None:
-        """Count an acquire of permits, whose hold is not measured: their release emits nothing."""
-        metrics = self._all or self._by_label.of(event.name)
-        metrics.acquired(event.waited)
-        if len(metrics.unsorted) >= BUFFER:
-            metrics.sort()
-
-    def _count_lock_event(self, event: events.LockEvent) -> None:
-        metrics = self._all or self._by_label.of(event.name)
+    def _count_lock_event(self, event: events.LockEvent, metrics: _OfLabel) -> None:
         key = (event.name, event.owner)
         match event:
+            case events.Acquired(holds=0 | 1 as holds, waited=waited):
+                metrics.acquired(waited)
+                if holds and self._holds.begin(key, event.lease, metrics) is None:  # The end of permits emits nothing.
+                    metrics.hold_began()
+            case events.Released(holds=0, held=seconds):
+                metrics.held(seconds)
+                self._end_hold(key)
             case events.TimedOut(waited=waited):
                 metrics.timed_out(waited)
                 metrics.failures["timeout"]()
@@ -145,96 +114,275 @@ class PrometheusListener:
                 metrics.failed(waited)
                 metrics.failures[reason]()
             case events.WaitBegan():
-                metrics.contended()
                 if self._waits.begin(key, None, metrics) is None:
                     metrics.wait_began()
             case events.WaitEnded():
                 if self._waits.end(key) is not None:
                     metrics.wait_ended()
-            case events.Lost():
-                metrics.lost()
+            case events.Lost() | events.OutcomeUnknown(request="an unlock") | events.GivenBack() | events.HolderGone():
                 self._end_hold(key)
-            case events.OutcomeUnknown(request=request):
-                metrics.unknown()
-                if request == "an unlock":
-                    self._end_hold(key)
-            case events.GivenBack():
-                metrics.settled()
-                self._end_hold(key)
-            case _:
-                if isinstance(event, events.HolderGone):
-                    self._end_hold(key)
-                self._counters.count(event)
-
-    def _count_client_event(self, event: events.Event) -> None:
-        counters = self._counters
-        match event:
-            case events.Renewed(locks=locks):
-                counters.renewals.inc(locks)
-            case events.RenewalFailed():
-                counters.renewal_failures.inc()
-            case events.WatchdogLate():
-                counters.watchdog_late.inc()
-            case events.ConnectionDown(attempt=1):
-                counters.connection_downs.inc()
-            case events.ConnectionDown() | events.ConnectionUp():
-                pass
-            case _:
-                if isinstance(event, events.ClientCollected):
-                    for metrics in self._holds.end_all(event.client_id):
-                        metrics.hold_ended()
-                counters.count(event)
+        if (counter := metrics.counters.get(type(event))) is not None:
+            counter()
+        else:
+            self._counters.count(event)
 
     def _end_hold(self, key: tuple[str, str]) -> None:
-        metrics = self._holds.end(key)
-        if metrics is not None:
+        if (metrics := self._holds.end(key)) is not None:
             metrics.hold_ended()
+
+    def _count_client_event(self, event: events.Event) -> None:
+        if isinstance(event, events.ClientCollected):
+            for metrics in self._holds.end_all(event.client_id):
+                metrics.hold_ended()
+        self._counters.count(event)
+
+
+def _of(metric: Any, label: str | None) -> Any:
+    """Return the metric of a label, if there are labels."""
+    return metric if label is None else metric.labels(label)
 
 
 class _Counters:
-    """The counters of what is out of the ordinary."""
+    """The counters of what is out of the ordinary.
+
+    Attributes:
+        names: The names of the labels.
+    """
 
     def __init__(self, names: Sequence[str], registry: CollectorRegistry) -> None:
-        def counter(name: str, text: str, names: Sequence[str] = names) -> Counter:
-            return Counter(f"pyredisson_{name}", text, names, registry=registry)
+        self.names = names
+
+        def counter(metric: _metrics.Metric, *labels: str) -> Counter:
+            return Counter(f"pyredisson_{metric.name}", metric.text, labels, registry=registry)
 
         try:
-            self.contentions = counter("contentions", "Acquires that had to wait.")
+            self._of_locks = {kind: counter(metric, *names) for kind, metric in _metrics.OF_LOCKS.items()}
         except ValueError as error:
             raise ValueError(
                 "this registry has the metrics of another PrometheusListener: pass that one to each client"
             ) from error
-        self.failures = counter("failures", "Acquires that ended without the lock, by the reason.", (*names, "reason"))
-        self.losses = counter("losses", "Locks lost by their holder before it released them.")
-        self.unknown = counter("outcomes_unknown", "Requests whose outcome could not be determined in time.")
-        self.settled = counter("settled", "Unanswered acquires that were settled: what they had acquired was released.")
-        self.renewals = counter("renewals", "Leases renewed by the watchdog.", ())
-        self.renewal_failures = counter("renewal_failures", "Renewals that were not answered.", ())
-        self.watchdog_late = counter("watchdog_late", "Watchdogs that ran late.", ())
-        self.connection_downs = counter("connection_downs", "Connections of the subscriber that were lost.", ())
-        self._others = counter("events", "Events that have no metric of their own, by their class.", ("event",))
-        for name in sorted(set(events.__all__) - OWN):
+        self._failures = counter(_metrics.FAILURES, *names, "reason")
+        self._of_clients = {kind: counter(metric) for kind, metric in _metrics.OF_CLIENTS.items()}
+        self._others = counter(_metrics.EVENTS, "event")
+        counted = {*self._of_locks, *self._of_clients, *_metrics.UNCOUNTED, events.Event, events.LockEvent}
+        for name in sorted(set(events.__all__) - {kind.__name__ for kind in counted}):
             self._others.labels(name)  # They begin with 0: a time series that begins with 1 has not increased.
 
-    def count(self, event: events.Event) -> None:
-        """Count an event that has no metric of its own."""
-        self._others.labels(type(event).__name__).inc()
-
-
-class _LockMetrics:
-    """The metrics of the locks with one label, as functions that are ready to be called."""
-
-    def __init__(self, counters: _Counters, frequent: Frequent, label: str | None) -> None:
-        self.label = label
-        self.acquired, self.timed_out, self.held = frequent.acquired, frequent.timed_out, frequent.held
-        self.failed = frequent.failed
+    def of_label(self, label: str | None) -> tuple[Mapping[type[events.Event], _Count], Mapping[str, _Count]]:
+        """Return what counts the events of locks with a label, by their class, and failed acquires, by the reason."""
         labels = () if label is None else (label,)
         # All begin with 0, as the counters of events.
-        self.failures = {reason: counters.failures.labels(*labels, reason).inc for reason in REASONS}
-        self.unsorted, self.sort = frequent.unsorted, frequent.sort
-        self.hold_began, self.hold_ended = frequent.hold_began, frequent.hold_ended
-        self.wait_began, self.wait_ended = frequent.wait_began, frequent.wait_ended
-        self.contended, self.lost, self.unknown, self.settled = (
-            (counter if label is None else counter.labels(label)).inc
-            for counter in (counters.contentions, counters.losses, counters.unknown, counters.settled)
+        failures = {reason: self._failures.labels(*labels, reason).inc for reason in REASONS}
+        return {kind: _of(counter, label).inc for kind, counter in self._of_locks.items()}, failures
+
+    def count(self, event: events.Event) -> None:
+        """Count an event that has no counter for each lock."""
+        kind = type(event)
+        if (counter := self._of_clients.get(kind)) is not None:
+            counter.inc(_metrics.count_of(event))
+        elif kind not in _metrics.UNCOUNTED:
+            self._others.labels(kind.__name__).inc()
+
+
+_Count = Callable[[], object]
+
+
+def _nothing() -> None:
+    """Do nothing: the gauges are computed when they are read."""
+
+
+class _OfLabel(NamedTuple):
+    """The metrics of the locks with one label: what to call when something happens to one."""
+
+    label: str | None
+    counters: Mapping[type[events.Event], _Count]
+    failures: Mapping[str, _Count]
+    acquired: Callable[[float], object]
+    timed_out: Callable[[float], object]
+    held: Callable[[float], object]
+    failed: Callable[[float], object]
+    hold_began: _Count = _nothing
+    hold_ended: _Count = _nothing
+    wait_began: _Count = _nothing
+    wait_ended: _Count = _nothing
+
+
+class _Computed:
+    """A collector that computes these metrics when it is read, so that an acquire has little to do.
+
+    Args:
+        counters: The other metrics.
+        registry: Where it is registered.
+        bounds: The upper bounds of the histograms, in seconds.
+        holds: What is held now.
+        waits: The waits in progress.
+    """
+
+    def __init__(
+        self,
+        counters: _Counters,
+        registry: CollectorRegistry,
+        bounds: Sequence[float],
+        holds: Entries[_OfLabel],
+        waits: Entries[_OfLabel],
+    ) -> None:
+        self._counters = counters
+        self._bounds = bounds
+        self._buckets = [*map(str, bounds), "+Inf"]
+        self._holds, self._waits = holds, waits
+        self._histograms: dict[str | None, Sequence[BufferedHistogram]] = {}
+        registry.register(self)
+
+    def of_label(self, label: str | None) -> _OfLabel:
+        """Return what to call for a lock with this label."""
+        acquired, timed_out, held, failed = histograms = [BufferedHistogram(self._bounds) for _ in range(4)]
+        self._histograms[label] = histograms
+        counters = self._counters.of_label(label)
+        return _OfLabel(label, *counters, acquired.add, timed_out.add, held.add, failed.add)
+
+    def describe(self) -> list[Any]:
+        """Return the metrics without values: a registry wants to know their names."""
+        return [
+            *(
+                self._family(CounterMetricFamily, each[0], each[-1])
+                for each in (_metrics.ACQUISITIONS, _metrics.TIMEOUTS)
+            ),
+            *(self._family(HistogramMetricFamily, *each) for each in (WAIT, HOLD)),
+            *(self._family(GaugeMetricFamily, *each) for each in (HOLDS, LONGEST_HOLD, WAITERS, LONGEST_WAIT)),
+        ]
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the metrics."""
+        acquisitions, timeouts, wait, hold, *present = families = self.describe()
+        for label, histograms in self._histograms.copy().items():
+            values = [] if label is None else [label]
+            acquired, timed_out, held, failed = (each.totals() for each in histograms)
+            acquisitions.add_metric(values, sum(acquired.counts))
+            timeouts.add_metric(values, sum(timed_out.counts))
+            wait.add_metric(values, *self._cumulative(acquired, timed_out, failed))
+            hold.add_metric(values, *self._cumulative(held))
+        for entries, numbers, maxima in zip((self._holds, self._waits), present[::2], present[1::2], strict=True):
+            lasting: dict[str | None, list[float]] = defaultdict(list)
+            for seconds, metrics in entries.now():
+                lasting[metrics.label].append(seconds)
+            for label in self._histograms.copy():
+                values = [] if label is None else [label]
+                numbers.add_metric(values, len(lasting[label]))
+                maxima.add_metric(values, max(lasting[label], default=0.0))
+        return families
+
+    def _cumulative(self, *totals: Totals) -> tuple[list[tuple[str, int]], float]:
+        """Return the buckets and the sum of several histograms as one, as Prometheus has them."""
+        counts = map(sum, zip(*(each.counts for each in totals), strict=True))
+        return list(zip(self._buckets, accumulate(counts), strict=True)), sum(each.sum for each in totals)
+
+    def _family(self, make: Callable[..., object], name: str, text: str) -> object:
+        return make(f"pyredisson_{name}", text, labels=self._counters.names)
+
+
+class _Shared:
+    """The same metrics as ``prometheus_client`` shares them between processes, in its multiprocess mode.
+
+    Args:
+        counters: The other metrics.
+        registry: Where the metrics are registered.
+        bounds: The upper bounds of the histograms, in seconds.
+    """
+
+    def __init__(self, counters: _Counters, registry: CollectorRegistry, bounds: Sequence[float]) -> None:
+        def named(name: str, text: str) -> tuple[str, str, Sequence[str]]:
+            return f"pyredisson_{name}", text, counters.names
+
+        self._counters = counters
+        self._acquisitions, self._timeouts = (
+            Counter(*named(each.name, each.text), registry=registry)
+            for each in (_metrics.ACQUISITIONS, _metrics.TIMEOUTS)
         )
+        self._wait, self._hold = (Histogram(*named(*each), registry=registry, buckets=bounds) for each in (WAIT, HOLD))
+        self._holds, self._waiters = (
+            Gauge(*named(*each), registry=registry, multiprocess_mode="livesum") for each in (HOLDS, WAITERS)
+        )
+
+    def of_label(self, label: str | None) -> _OfLabel:
+        """Return what to call for a lock with this label."""
+        wait, hold = _of(self._wait, label).observe, _of(self._hold, label).observe
+        holds, waiters = _of(self._holds, label), _of(self._waiters, label)
+
+        def counted(counter: Counter) -> Callable[[float], None]:
+            count = _of(counter, label).inc
+
+            def note(waited: float) -> None:
+                count()
+                wait(waited)
+
+            return note
+
+        return _OfLabel(
+            label,
+            *self._counters.of_label(label),
+            counted(self._acquisitions),
+            counted(self._timeouts),
+            hold,
+            wait,
+            hold_began=holds.inc,
+            hold_ended=holds.dec,
+            wait_began=waiters.inc,
+            wait_ended=waiters.dec,
+        )
+
+
+# ---- histogram -------------------------------------------------------------------------------------------------------
+# A histogram that is cheap to add to: values are sorted into its buckets later, when it is read.
+
+
+#: How many values wait to be sorted at most.
+BUFFER = 512
+
+
+class Totals(NamedTuple):
+    """What a histogram holds: the number of values in each bucket, the last one above all bounds; and their sum."""
+
+    counts: list[int]
+    sum: float
+
+
+class BufferedHistogram:
+    """A histogram to which an acquire adds a value by appending to a list.
+
+    That needs no mutex, where ``prometheus_client`` needs two.
+    """
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+        self._values: list[float] = []
+        self._mutex = threading.Lock()
+
+    def add(self, value: float) -> None:
+        """Add a value, and sort them if they are many."""
+        self._values.append(value)
+        if len(self._values) >= BUFFER:
+            self.sort()
+
+    def sort(self) -> None:
+        """Sort the values into the buckets, unless that is being done."""
+        if self._mutex.acquire(blocking=False):
+            try:
+                self._sort()
+            finally:
+                self._mutex.release()
+
+    def totals(self) -> Totals:
+        """Return the numbers and the sum of all values."""
+        with self._mutex:
+            self._sort()
+            return Totals(list(self._counts), self._sum)
+
+    def _sort(self) -> None:
+        # Others may append meanwhile, to the end; only the holder of the mutex removes.
+        values = self._values[:]
+        del self._values[: len(values)]
+        for value in values:
+            self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += sum(values)

@@ -17,11 +17,11 @@ import pytest
 
 from tests.examples import ROOT, blocks_of, matches
 from tests.frameworks.common import Program, Surroundings, require
-from tests.servers import HOST, free_port
+from tests.servers import free_port
 from tests.waiting import until
 
 SERVER = "redis://localhost:6379"
-SITE = "localhost:8000"
+SITE = re.compile(r"\b(?:localhost:|PORT=)(80\d\d)\b")
 
 #: How pip says that there is no network.
 NO_NETWORK = re.compile("NewConnectionError|name resolution|Network is unreachable|ConnectTimeout")
@@ -56,7 +56,7 @@ class Environments:
             environment = self._folder / str(len(self._made))
             subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
             programs = environment / "bin"
-            wanted = re.sub(r"\bpyredisson(?=\[)", str(self._wheel), requirements).replace('"', "").split()
+            wanted = re.sub(r"(?<![\w-])pyredisson\b", str(self._wheel), requirements).replace('"', "").split()
             _pip("--python", str(programs / "python"), "install", *wanted)
             self._made[requirements] = programs
         return self._made[requirements]
@@ -88,7 +88,7 @@ class Page:
         self._commands = commands_of(ROOT / "docs" / "integrations" / f"{name}.md", version)
         self._entered: set[tuple[str, str]] = set()
         self._url = surroundings.server.url.rpartition("/")[0]
-        self._site = SITE
+        self._ports: dict[str, int] = {}
         save_programs(name + version, self.folder, self._url)
         programs = environments.get(self._enter("pip install ")[0].removeprefix("pip install "))
         path = os.pathsep.join([str(programs), os.defpath])  # Not what is installed for the tests.
@@ -104,9 +104,7 @@ class Page:
 
     def serve(self, beginning: str, options: str, *, ready: str) -> Program:
         """Start the command that begins so, with options that say on which port it answers HTTP, ``{port}``."""
-        port = free_port()
-        self._site = f"{HOST}:{port}"
-        return self.start(beginning, options.format(port=port), ready=ready)
+        return self.start(beginning, options.format(port=self._port("8000")), ready=ready)
 
     def run(self, beginning: str) -> str:
         """Run the command that begins so, and return what it prints: what the page shows below it, if anything."""
@@ -134,7 +132,14 @@ class Page:
         assert found, f"the page has no command {beginning!r}"
         command, shown = next((each for each in found if each not in self._entered), found[-1])
         self._entered.add((command, shown))
-        return command.replace(SERVER, self._url).replace(SITE, self._site), shown
+        command = SITE.sub(lambda site: site[0].replace(site[1], str(self._port(site[1]))), command)
+        return command.replace(SERVER, self._url), shown
+
+    def _port(self, printed: str) -> int:
+        """The free port that stands for one of the page."""
+        if printed not in self._ports:
+            self._ports[printed] = free_port()
+        return self._ports[printed]
 
 
 def commands_of(page: Path, version: str = "") -> list[tuple[str, str]]:

@@ -65,7 +65,7 @@ def test_an_actor_does_not_run_without_its_lock_if_its_message_cannot_be_sent_ag
     ran: list[str] = []
     client = Redisson.from_url(surroundings.url)
     broker = StubBroker(middleware=[Singletons(client), dramatiq.middleware.Retries(max_retries=0)])
-    actor = dramatiq.actor(ran.append, broker=broker, actor_name="note", singleton=unique_name, when_busy="wait")  # type: ignore[call-overload]
+    actor = dramatiq.actor(ran.append, broker=broker, actor_name="note", singleton=unique_name, when_busy="wait")
     enqueue = broker.enqueue
 
     def refuse_what_waits(message: Any, *, delay: int | None = None) -> Any:

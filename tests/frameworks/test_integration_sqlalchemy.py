@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -226,19 +225,16 @@ def test_what_is_no_row_is_refused(wrong):
         write_with(orm.Session(), 5, rows=[wrong])
 
 
-def test_a_session_for_asyncio_flushes_at_the_end_of_its_block(engine):
+async def test_a_session_for_asyncio_flushes_at_the_end_of_its_block(engine):
     from sqlalchemy.ext.asyncio import AsyncSession
 
-    async def main() -> None:
-        session = AsyncSession()
-        session.sync_session.bind = engine  # A driver of threads does for a test.
-        with pytest.raises(TypeError, match="async with"), write_with(session, 5, rows=(Account, 7)):
-            pass
-        async with write_with(session, 5, rows=(Account, 7)):
-            (await session.get_one(Account, 7)).balance += 1
-        assert session.info == {}
-        await session.commit()
-        await session.close()
-
-    asyncio.run(main())
+    session = AsyncSession()
+    session.sync_session.bind = engine  # A driver of threads does for a test.
+    with pytest.raises(TypeError, match="async with"), write_with(session, 5, rows=(Account, 7)):
+        pass
+    async with write_with(session, 5, rows=(Account, 7)):
+        (await session.get_one(Account, 7)).balance += 1
+    assert session.info == {}
+    await session.commit()
+    await session.close()
     assert rows(engine)[0] == (7, 101, 5)

@@ -116,14 +116,11 @@ async def gather(work: Callable[[], Awaitable[str]], count: int) -> list[str]:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("warm", [False, True], ids=["", "after a use in the parent"])
-def test_tasks_that_lock_and_unlock_call_by_call_are_never_inside_at_once(tasks, way, warm):
-    async def main() -> list[str]:
-        call = way_of(way)
-        if warm:  # All the tasks inherit the context of that.
-            await tasks.in_one_call(call)
-        return await gather(partial(tasks.call_by_call, call), 3)
-
-    outcomes = asyncio.run(main())
+async def test_tasks_that_lock_and_unlock_call_by_call_are_never_inside_at_once(tasks, way, warm):
+    call = way_of(way)
+    if warm:  # All the tasks inherit the context of that.
+        await tasks.in_one_call(call)
+    outcomes = await gather(partial(tasks.call_by_call, call), 3)
     for outcome in outcomes:  # The error says what to use instead.
         assert outcome in ("released", "not acquired") or ("hold()" in outcome and "owner=" in outcome), outcome
     if way == "sensitive":  # asgiref brings the changes of the context back: there the two calls belong together.
@@ -132,8 +129,5 @@ def test_tasks_that_lock_and_unlock_call_by_call_are_never_inside_at_once(tasks,
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("form", ["by_stack", "by_owner", "in_one_call"])
-def test_tasks_exclude_each_other_in_the_forms_that_are_meant(tasks, way, form):
-    async def main() -> list[str]:
-        return await gather(partial(getattr(tasks, form), way_of(way)), 6)
-
-    assert asyncio.run(main()) == ["released"] * 6
+async def test_tasks_exclude_each_other_in_the_forms_that_are_meant(tasks, way, form):
+    assert await gather(partial(getattr(tasks, form), way_of(way)), 6) == ["released"] * 6

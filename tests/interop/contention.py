@@ -21,7 +21,7 @@ import redis
 import redis.asyncio
 
 from pyredisson._core.runtime import run
-from tests.real_servers.contenders import Do, at_once, awaited
+from tests.forms import ended
 from tests.waiting import until
 
 Times: TypeAlias = list[tuple[int, int]]
@@ -55,19 +55,18 @@ def let_begin(client: Any, counter: str, counting: Sequence[Future[Times]]) -> N
 def contend(shared: Any, url: str, *how: Any) -> Times:
     """Count until the number is reached, as a thread; see ``_count()``."""
     with counters(url) as client:
-        return run(_count(shared, client, at_once, time.sleep, *how))
+        return run(_count(shared, client, time.sleep, *how))
 
 
 async def contend_as_task(shared: Any, url: str, *how: Any) -> Times:
     """Count until the number is reached, as a task; see ``_count()``."""
     async with counters(url, redis.asyncio) as client:
-        return await _count(shared, client, awaited, asyncio.sleep, *how)
+        return await _count(shared, client, asyncio.sleep, *how)
 
 
 async def _count(
     shared: Any,
     client: Any,
-    do: Do,
     sleep: Callable[[float], Any],
     kind: str,
     counter: str,
@@ -76,29 +75,29 @@ async def _count(
     rest: float,
 ) -> Times:
     times: Times = []
-    await do(client.incr, f"{counter}:here")
-    while not await do(client.exists, f"{counter}:begin"):
-        await do(sleep, 0.001)
+    await ended(client.incr(f"{counter}:here"))
+    while not await ended(client.exists(f"{counter}:begin")):
+        await ended(sleep(0.001))
     while True:
-        permit = await do(shared.acquire, *([_LEASE] if kind == "permit_expirable_semaphore" else []))
+        permit = await ended(shared.acquire(*([_LEASE] if kind == "permit_expirable_semaphore" else [])))
         came = time.monotonic_ns()
-        value, twin = [int(await do(client.get, key) or 0) for key in (counter, f"{counter}:twin")]
+        value, twin = [int(await ended(client.get(key)) or 0) for key in (counter, f"{counter}:twin")]
         assert value == twin, f"somebody else is inside: {value}, then {twin}"
         over = value >= wanted and bool(times)
         writes = not over and kind != "read_lock"
         if writes:
-            await do(client.set, counter, value + 1)
+            await ended(client.set(counter, value + 1))
         if hold:
-            await do(sleep, hold)
+            await ended(sleep(hold))
         if writes:
-            await do(client.set, f"{counter}:twin", value + 1)
+            await ended(client.set(f"{counter}:twin", value + 1))
         if not over:
             times.append((came, time.monotonic_ns()))
-        await do(shared.release, *([permit] if kind == "permit_expirable_semaphore" else []))
+        await ended(shared.release(*([permit] if kind == "permit_expirable_semaphore" else [])))
         if over:
             return times
         if rest:
-            await do(sleep, random.uniform(0, 2 * rest))
+            await ended(sleep(random.uniform(0, 2 * rest)))
 
 
 def check_exclusion(everybody: Sequence[Times]) -> int:

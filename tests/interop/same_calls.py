@@ -261,8 +261,7 @@ class Both:
             name = queue.replace("NAME", twin.name)
             until(
                 lambda twin=twin, name=name: (
-                    twin.owners[step.who].field.encode()  # type: ignore[misc]
-                    in self.server.redis.lrange(name, 0, -1)
+                    twin.owners[step.who].field.encode() in self.server.redis.lrange(name, 0, -1)
                 ),
                 what=f"{step} is queued up",
             )

@@ -29,5 +29,3 @@ EXCLUSIVE_CASES: Final = [
     *((CURRENT, kind) for kind in ("semaphore", "permit_expirable_semaphore")),
     *((version, kind) for version in (LAST_3, OLD) for kind in ("lock", "fair_lock", "write_lock")),
 ]
-
-__all__ = ["CURRENT", "EXCLUSIVE_CASES", "LAST_3", "LOCKS", "LOCK_CASES", "OLD", "OTHERS", "VERSIONS"]

@@ -144,7 +144,7 @@ def test_a_fair_lock_that_is_gone(sides, unique_name, direct):
 
 def test_nothing_is_asked_for_nothing(sides, unique_name, direct):
     mine, theirs = (side.owner().get("write_lock", unique_name) for side in (sides.python(), sides.java()))
-    with direct.pubsub() as heard:  # type: ignore[no-untyped-call]
+    with direct.pubsub() as heard:
         heard.subscribe(f"redisson_rwlock:{{{unique_name}}}")
         until(heard.get_message, what="it is subscribed")
         with pytest.raises(LockNotOwnedError):

@@ -25,6 +25,6 @@ def test_a_holder_and_a_waiter_of_redisson(open_sides, unique_name, direct, valk
             assert view.waiting_clients == 1
             assert inspector.unlock(name, holder=str(who.client_id)).freed
             assert acquired.result(WITHIN)
-            [who] = inspector.lock(name).holders  # type: ignore[union-attr]
+            [who] = inspector.lock(name).holders
             assert who.owner.startswith(waiter.field)
             waiting.unlock()

@@ -111,7 +111,7 @@ OURS_TOO = ["time", "hmget", "hgetall", "hrandfield"]
 
 def allow(direct: redis.Redis, commands: list[str], keys: list[str]) -> None:
     rules = [*(f"+{each}" for each in commands), *(f"~{each}" for each in keys), "&redisson_*"]
-    direct.execute_command("ACL", "SETUSER", "mover", "reset", "on", ">sesame", *rules)  # type: ignore[no-untyped-call]
+    direct.execute_command("ACL", "SETUSER", "mover", "reset", "on", ">sesame", *rules)
 
 
 def test_the_permissions_that_we_need_besides_those_of_java(fresh_server, worlds, unique_name):

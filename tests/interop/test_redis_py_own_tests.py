@@ -73,11 +73,11 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def standing_in(original: types.ModuleType, ours: type) -> Iterator[None]:
     """``from redis.lock import Lock`` gets our class."""
     theirs = original.Lock
-    original.Lock = ours  # type: ignore[attr-defined]
+    original.Lock = ours
     try:
         yield
     finally:
-        original.Lock = theirs  # type: ignore[attr-defined]
+        original.Lock = theirs
 
 
 class AnyMark:
@@ -91,12 +91,12 @@ def module_with_tests(path: Path, **modules: Any) -> Any:
     """The module with the tests, made with stand-ins for the modules that they import for their fixtures."""
     package = types.ModuleType("redis_py_tests")
     conftest = types.ModuleType("redis_py_tests.conftest")
-    conftest._get_client = None  # type: ignore[attr-defined]
+    conftest._get_client = None
     stand_ins = {"redis_py_tests": package, "redis_py_tests.conftest": conftest, **modules}
     before = {name: sys.modules.get(name) for name in stand_ins}
     sys.modules.update(stand_ins)
     mark = pytest.mark
-    pytest.mark = AnyMark()  # type: ignore[assignment]
+    pytest.mark = AnyMark()
     try:
         spec = importlib.util.spec_from_file_location("redis_py_tests.test_lock", path)
         assert spec is not None
@@ -157,7 +157,7 @@ def test_theirs_for_threads(sources, own):
 
 def test_theirs_for_asyncio(sources, own):
     plain = types.ModuleType("pytest_asyncio")
-    plain.fixture = lambda: lambda function: function  # type: ignore[attr-defined]
+    plain.fixture = lambda: lambda function: function
     with standing_in(sys.modules["redis.asyncio.lock"], redis_py_asyncio.Lock):
         module = module_with_tests(sources / "test_asyncio" / "test_lock.py", pytest_asyncio=plain)
 

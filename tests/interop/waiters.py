@@ -36,11 +36,7 @@ class Everywhere:
         """Those of shards."""
         if not self._sharded:
             return []
-        return [
-            channel
-            for client in self._clients
-            for channel in client.execute_command("PUBSUB", "SHARDCHANNELS")  # type: ignore[no-untyped-call]
-        ]
+        return [channel for client in self._clients for channel in client.execute_command("PUBSUB", "SHARDCHANNELS")]
 
     def scripts(self) -> int:
         """How many scripts were run there as yet."""

@@ -47,7 +47,7 @@ def wait_for_permits(client: Redisson, ended: threading.Event) -> None:
 
 def main(url: str, *, limited: bool) -> None:
     ended, mended = threading.Event(), threading.Event()
-    signal.signal(signal.SIGTERM, lambda number, frame: ended.set() or mended.set())  # type: ignore[func-returns-value]
+    signal.signal(signal.SIGTERM, lambda number, frame: ended.set() or mended.set())
     signal.signal(signal.SIGUSR1, lambda number, frame: mended.set())
     listener = PrometheusListener(label=lambda name: name.split(":")[0])
     config = Config(listeners=(listener,), client_name="web", presence_after=0.1, lock_watchdog_timeout=0.9)

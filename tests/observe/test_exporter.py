@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from pyredisson import Config, Redisson
-from pyredisson._tools.exporter import Exporter, Scanner
+from pyredisson._tools.metrics import Exporter, Scanner
 from pyredisson.inspection import LockView, Snapshot, WaiterView, Who
 from pyredisson.inspection.inspector import Keep
 from tests.command_line import Program
@@ -24,7 +24,7 @@ NOW = 1_000.0
 
 def view(name: str, *, kind: str = "lock", since: float | None = None, waiting: int = 0, **more: object) -> LockView:
     holder = Who(client_id="one", thread_id=1, connected=True, since=since)
-    return LockView(name, kind, "node", **{"holders": (holder,), "waiting_clients": waiting, **more})  # type: ignore[arg-type]
+    return LockView(name, kind, "node", **{"holders": (holder,), "waiting_clients": waiting, **more})
 
 
 def values(exporter: Exporter) -> dict[str, float]:
@@ -40,7 +40,7 @@ def values(exporter: Exporter) -> dict[str, float]:
 
 
 def exported(*locks: LockView, names: str | None = None, limit: int = 50, **more: object) -> dict[str, float]:
-    snapshot = Snapshot(NOW, tuple(locks), **more)  # type: ignore[arg-type]
+    snapshot = Snapshot(NOW, tuple(locks), **more)
     return values(Exporter(Scanner(lambda keep: kept(snapshot, keep), 60.0, names=names, limit=limit)))
 
 

@@ -36,7 +36,7 @@ def test_prometheus_sees_what_happens(tmp_path):
     """One for all, since it takes seconds to start: scrapes, every query of the dashboard, and alerts."""
     require_prometheus()
     VALKEY.require()
-    server = Server.start(VALKEY)
+    server = Server(VALKEY)
     url = f"redis://{HOST}:{server.port}"
     try:
         with programs(tmp_path) as started:

@@ -44,7 +44,7 @@ def run_setting(setting: Setting, seeds: range, count: int, until: float, *, shr
     """Run the programs of one setting. Returns how many met a fault."""
     ends: Counter[str] = Counter()
     began, done = time.process_time(), 0
-    with Server.start(VALKEY) as server:
+    with Server(VALKEY) as server:
         for seed in seeds:
             if time.monotonic() > until:
                 break

@@ -1,43 +1,27 @@
 """Those who do the steps: threads with contexts, or tasks. Each step is done in its actor, one after another.
 
-Calls are coroutines. Those of threads do not suspend, and are run by :func:`run_at_once`.
+Calls are of either form: see :mod:`tests.forms`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-import inspect
 import queue
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
+from tests.forms import ended, made_at_once
 from tests.programs.steps import Step
 
-T = TypeVar("T")
 Call = Callable[[], Any]
 
 #: Seconds for a step that does not wait for another one.
 PATIENCE = 30.0
-
-
-def run_at_once(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that does not suspend."""
-    try:
-        coroutine.send(None)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    raise RuntimeError("it has suspended")
-
-
-async def settled(result: Any) -> Any:
-    """What a call of either form returns."""
-    return await result if inspect.isawaitable(result) else result
 
 
 class ThreadActors:
@@ -108,8 +92,7 @@ class ThreadActors:
 def _outcome(call: Call) -> Any:
     """What a call returns, or the error that it raises."""
     try:
-        result = call()
-        return run_at_once(result) if inspect.iscoroutine(result) else result
+        return made_at_once(call)
     except Exception as error:
         error.__traceback__ = None
         return error
@@ -180,13 +163,13 @@ class TaskActors:
             results: list[Any] = []
             for call in calls:
                 try:
-                    results.append(await settled(call()))
+                    results.append(await ended(call()))
                 except (Exception, asyncio.CancelledError) as error:
                     error.__traceback__ = None
                     results.append(error)
                     task = asyncio.current_task()
                     if isinstance(error, asyncio.CancelledError) and hasattr(task, "uncancel"):
-                        task.uncancel()  # type: ignore[union-attr]
+                        task.uncancel()
             with suppress(asyncio.InvalidStateError):
                 future.set_result(results)
             del order, calls, results

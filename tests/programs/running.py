@@ -17,7 +17,9 @@ import redis
 
 import pyredisson
 import pyredisson.asyncio
-from tests.programs.actors import TaskActors, ThreadActors, run_at_once, settled
+from pyredisson._core.runtime import run as step_through
+from tests.forms import ended, enter_of, exit_of
+from tests.programs.actors import TaskActors, ThreadActors
 from tests.programs.model import HELD, Lock, MultiHold, Own, Plan, Unclear, Waiter, Way
 from tests.programs.numbers import PARTIES, VALUE, Permit
 from tests.programs.outcomes import Model
@@ -100,21 +102,20 @@ class Entered:
             self.lease = next(self._block) if self._sync else await self._block.__anext__()
         elif self._face == "stack":
             stack = contextlib.ExitStack() if self._sync else contextlib.AsyncExitStack()
-            enter = stack.enter_context if self._sync else stack.enter_async_context  # type: ignore[attr-defined]
-            self.lease = await settled(enter(self._block))
+            enter = stack.enter_context if self._sync else stack.enter_async_context
+            self.lease = await ended(enter(self._block))
             self._block = stack
         else:
-            self.lease = await settled(self._block.__enter__() if self._sync else self._block.__aenter__())
+            self.lease = await ended(enter_of(self._block)())
 
     async def leave(self, *, error: bool) -> None:
         """Leave it, as its body ends or raises an error."""
         raised = Body()
         try:
             if self._face != "generator":
-                ended = (Body, raised, None) if error else (None, None, None)
-                await settled(self._block.__exit__(*ended) if self._sync else self._block.__aexit__(*ended))
+                await ended(exit_of(self._block)(*((Body, raised, None) if error else (None, None, None))))
             elif error:
-                await settled(self._block.throw(raised) if self._sync else self._block.athrow(raised))
+                await ended(self._block.throw(raised) if self._sync else self._block.athrow(raised))
             elif self._sync:
                 next(self._block, None)
             else:
@@ -168,7 +169,7 @@ class Run:
     async def close(self) -> None:
         """Close the clients, which ends all waits, and then the actors."""
         for client in self._clients.values():
-            await settled(client.close())
+            await ended(client.close())
         await self.actors.close()
 
     # ---- handles -------------------------------------------------------------------------------------------------
@@ -350,18 +351,19 @@ class Run:
             case "acquire":
                 return lock.acquire(wait != 0, wait or -1)
             case "with":
-                return self._entered_async(lock) if self.actors.tasks else lock.__enter__() is lock
+                return self._enter_and_compare(lock)
             case "token":
                 return lock.try_lock_and_get_token(wait, lease)
             case _:
                 return lock.try_lock(wait, lease)
 
-    async def _entered_async(self, lock: Any) -> bool:
-        return await lock.__aenter__() is lock
+    @staticmethod
+    async def _enter_and_compare(lock: Any) -> bool:
+        return await ended(enter_of(lock)()) is lock
 
     def _do_release(self, step: Step) -> Any:
         lock = self._lock(step)
-        leave = lock.__aexit__ if self.actors.tasks else lock.__exit__
+        leave = exit_of(lock)
         match step.face:
             case "with":
                 return leave(None, None, None)
@@ -434,14 +436,14 @@ class Run:
         handle = self._lock(step)
         match targets_of(step.on)[0].kind:
             case "permits":
-                permit = await settled(handle.try_acquire(step.wait, step.lease))
+                permit = await ended(handle.try_acquire(step.wait, step.lease))
                 if permit is not None:
                     self._permits[step.n] = permit
                 return permit
             case "bounded":
-                return await settled(handle.acquire(step.wait != 0, step.wait or None))
+                return await ended(handle.acquire(step.wait != 0, step.wait or None))
             case _:
-                return await settled(handle.try_acquire(step.n, step.wait))
+                return await ended(handle.try_acquire(step.n, step.wait))
 
     def _do_give(self, step: Step) -> Any:
         handle = self._lock(step)
@@ -663,7 +665,7 @@ def run_steps(steps: Callable[[Model], Iterable[Step]], port: int, *, tasks: boo
 
     def work() -> None:
         try:
-            asyncio.run(run()) if tasks else run_at_once(run())
+            asyncio.run(run()) if tasks else step_through(run())
         except BaseException as error:
             raised.append(error)
 

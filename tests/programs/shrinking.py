@@ -38,7 +38,7 @@ def shrink(steps: list[Step], still_fails: Callable[[list[Step]], bool], most: i
         if steps[index].op in ("extend", "extend_block"):
             del plain["lease"]
         for name, value in plain.items():
-            try_out([*steps[:index], replace(steps[index], **{name: value}), *steps[index + 1 :]])  # type: ignore[arg-type]
+            try_out([*steps[:index], replace(steps[index], **{name: value}), *steps[index + 1 :]])
     return steps
 
 

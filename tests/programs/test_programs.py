@@ -29,7 +29,7 @@ def has_contexts(what: str) -> bool:
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    with Server.start(VALKEY) as server:
+    with Server(VALKEY) as server:
         yield server.port
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -72,11 +71,6 @@ def wait(handle: Remote, seconds: float | timedelta | None = None) -> Callable[[
     method = next(name for name in ("try_lock", "try_acquire", "wait") if hasattr(handle.real, name))
     arguments = {"timeout" if method == "wait" else "wait_time": seconds}
     return partial(getattr(handle.real, method), **arguments)
-
-
-async def ended(result: Any) -> Any:
-    """Return the result of a call of either form."""
-    return await result if inspect.isawaitable(result) else result
 
 
 def warned(caplog: pytest.LogCaptureFixture) -> list[str]:

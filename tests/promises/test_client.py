@@ -47,7 +47,7 @@ def test_the_password_appears_in_no_error_or_log(world, caplog):
     """Neither when it is right, nor when it is wrong, nor when the server is away."""
     shown = []
     settings = ("--requirepass", SECRET, "--maxmemory-policy", "allkeys-lru")  # Of the last one the log warns.
-    with Server.start(VALKEY, *settings) as server, caplog.at_level(logging.DEBUG):
+    with Server(VALKEY, *settings) as server, caplog.at_level(logging.DEBUG):
         config = world.api.Config(timeout=1.5, listeners=(shown.append,))
         right, wrong = (
             world.adopt(world.api.Redisson.from_url(f"redis://:{word}@{HOST}:{server.port}/0", config=config))

@@ -158,12 +158,8 @@ def test_a_client_for_asyncio_can_be_closed_by_contextlib(world, client):
 
 @sync_and_async
 def test_the_users_own_client_stays_open(world):
-    kind = redis.BlockingConnectionPool if world.runtime == "threads" else redis.asyncio.BlockingConnectionPool
-    borrowed = world.look_after(
-        (redis.Redis if world.runtime == "threads" else redis.asyncio.Redis).from_pool(
-            kind(host=HOST, port=world.port, max_connections=1)
-        )
-    )
+    pool = world.redis_py.BlockingConnectionPool(host=HOST, port=world.port, max_connections=1)
+    borrowed = world.look_after(world.redis_py.Redis.from_pool(pool))
     for users in (world.redis_client(single_connection_client=True), borrowed):
         alice = world.actor()
         connection = alice.do(users.client_id)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 
+from tests.command_line import run_python
 from tests.promises.kinds import lock_of, make
 from tests.worlds.base import PATIENCE, Actor, World
 from tests.worlds.environments import asyncio_only, each_runtime, threads_only
@@ -202,11 +201,9 @@ asyncio.run(main(*sys.argv[1:5], sys.argv[5] == "closed"))
 )
 def test_the_end_of_a_program_closes_its_generators(valkey, unique_name, guard, form, closed):
     """With ``async with lock`` the hold is its task's, which has ended: its lease ends it."""
-    command = [sys.executable, "-W", "error", "-c", ENDS_IN_A_GENERATOR]
     arguments = [valkey.url, unique_name, guard, form, closed]
-    ended = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=60)
-    said = [line for line in ended.stderr.splitlines() if "was closed while it held" not in line]
-    assert (ended.returncode, said) == (0, [])
+    ended = run_python(ENDS_IN_A_GENERATOR, *arguments, flags=("-W", "error"))
+    assert [line for line in ended.stderr.splitlines() if "was closed while it held" not in line] == []
     with valkey.client() as server:
         left = {key: server.get(key) for key in server.keys(f"*{unique_name}*") if server.type(key) == b"string"}
         assert not server.exists(unique_name) or left[unique_name.encode()] == b"1"

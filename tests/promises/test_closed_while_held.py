@@ -12,6 +12,7 @@ import pytest
 
 from pyredisson import ClientClosedError, LockLostError
 from pyredisson.events import ClosedWhileHolding, HeldAtClose, Lost, WatchdogLate
+from tests.forms import ended
 from tests.promises.kinds import warned
 from tests.proxy import Proxy
 from tests.worlds.base import Actor, Remote, World
@@ -231,17 +232,11 @@ def test_a_server_that_is_away_is_no_error_of_the_block(world, alice):
 def test_a_leader_resigns_and_its_campaign_ends(world, client, alice, bob):
     led = []
 
-    def lead(term):
+    async def lead(term):
         led.append(term.token)
-        term.wait()
+        await ended(term.wait())
 
-    async def lead_as_task(term):
-        led.append(term.token)
-        await term.wait()
-
-    campaign = alice.do(
-        client.real.get_leader_election("orders").start, lead_as_task if world.runtime == "asyncio" else lead
-    )
+    campaign = alice.do(client.real.get_leader_election("orders").start, world.function(lead))
     world.until(lambda: led)
     client.close()
     with bob.get(world.client(), "leader_election").term(wait_time=3):
@@ -288,17 +283,12 @@ def test_a_closed_generator_releases(world, kind, alice):
 def test_a_decorated_function_keeps_its_result(world, client, alice, bob):
     inside, may_end = threading.Event(), threading.Event()
 
-    def work():
+    async def work():
         inside.set()
-        assert may_end.wait(20)
+        assert await ended(asyncio.to_thread(may_end.wait, 20) if world.runtime == "asyncio" else may_end.wait(20))
         return "done"
 
-    async def work_as_task():
-        inside.set()
-        await asyncio.to_thread(may_end.wait, 20)
-        return "done"
-
-    decorated = client.real.synchronized("orders")(work_as_task if world.runtime == "asyncio" else work)
+    decorated = client.real.synchronized("orders")(world.function(work))
     running = alice.start(decorated)
     assert inside.wait(20)
     client.close()

@@ -293,13 +293,13 @@ def test_a_client_of_this_library_may_be_given(world):
     with Redisson(redis.Redis(port=world.port or 0), config=Config(timeout=1)) as client:
         with for_threads.Lock(client, "foo") as lock:
             assert lock.owned()
-        assert for_threads.client_of(client) is client  # type: ignore[arg-type]
+        assert for_threads.client_of(client) is client
         for arguments in ({"timeout": -1}, {"sleep": float("nan")}, {"timeout": "5"}):
             with pytest.raises((ValueError, TypeError)):
-                for_threads.Lock(client, "foo", **arguments)  # type: ignore[arg-type]
+                for_threads.Lock(client, "foo", **arguments)
     for wrong in (None, "redis://localhost", redis.asyncio.Redis()):
         with pytest.raises(TypeError):
-            for_threads.Lock(wrong, "foo")  # type: ignore[arg-type]
+            for_threads.Lock(wrong, "foo")
 
 
 @threads_only

@@ -157,20 +157,14 @@ def test_one_who_is_interrupted_before_joining_has_kept_the_lock(world, proxy):
 
 
 @asyncio_only
-def test_a_wait_that_is_closed_before_joining_notifies_no_one(world, bob, proxy):
+async def test_a_wait_that_is_closed_before_joining_notifies_no_one(world, bob, proxy):
     waits(world, bob, condition(bob, world.client()))
     held = proxy.hold_request("SUBSCRIBE", None)
-
-    async def main():
-        async with Redisson.from_url(f"redis://127.0.0.1:{proxy.port}") as client:
-            condition = client.get_condition("orders")
-            async with condition:
-                waiting = condition.wait()
-                waiting.send(None)
-                await soon(lambda: held.hits)
-                waiting.close()
-
-    asyncio.run(main())
+    async with Redisson.from_url(f"redis://127.0.0.1:{proxy.port}") as client, client.get_condition("orders"):
+        waiting = client.get_condition("orders").wait()
+        waiting.send(None)
+        await soon(lambda: held.hits)
+        waiting.close()
     assert world.redis.command("ZCARD", WAITERS) == 1
 
 
@@ -244,35 +238,30 @@ def test_one_who_is_interrupted_while_acquiring_the_lock_again_has_it(world, kin
 
 
 @asyncio_only
-def test_a_task_that_is_cancelled_again_and_again_has_the_lock_when_it_raises(world):
+async def test_a_task_that_is_cancelled_again_and_again_has_the_lock_when_it_raises(world):
     """And its notification goes to the next one."""
 
-    async def main():
-        async with Redisson.from_url(
-            f"redis://127.0.0.1:{world.port}", config=Config(max_wait_without_check=60)
-        ) as client:
-            condition = client.get_condition("orders")
+    async with Redisson.from_url(f"redis://127.0.0.1:{world.port}", config=Config(max_wait_without_check=60)) as client:
+        condition = client.get_condition("orders")
 
-            async def wait():
-                async with condition:
-                    try:
-                        return await condition.wait(timeout=30)
-                    finally:
-                        await condition.notify(0)  # Only a holder may.
-
-            waiters = []
-            for number in (1, 2):
-                waiters.append(asyncio.create_task(wait()))
-                await soon(lambda number=number: world.redis.command("ZCARD", WAITERS) == number)
+        async def wait():
             async with condition:
-                await condition.notify()
-                for _ in range(3):
-                    waiters[0].cancel()
-                    assert not (await asyncio.wait(waiters, timeout=0.1))[0]
-            assert isinstance((await asyncio.gather(*waiters, return_exceptions=True))[0], asyncio.CancelledError)
-            assert waiters[1].result() is True
+                try:
+                    return await condition.wait(timeout=30)
+                finally:
+                    await condition.notify(0)  # Only a holder may.
 
-    asyncio.run(main())
+        waiters = []
+        for number in (1, 2):
+            waiters.append(asyncio.create_task(wait()))
+            await soon(lambda number=number: world.redis.command("ZCARD", WAITERS) == number)
+        async with condition:
+            await condition.notify()
+            for _ in range(3):
+                waiters[0].cancel()
+                assert not (await asyncio.wait(waiters, timeout=0.1))[0]
+        assert isinstance((await asyncio.gather(*waiters, return_exceptions=True))[0], asyncio.CancelledError)
+        assert waiters[1].result() is True
 
 
 @asyncio_only

@@ -14,6 +14,7 @@ import pytest
 import pyredisson
 from pyredisson import ClientClosedError, LockError, LockLostError, LockTimeoutError
 from pyredisson._kinds.election import ElectionCore
+from tests.forms import ended
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime, sync_and_async, threads_only
 
@@ -108,19 +109,13 @@ def test_a_campaign_leads_again_and_again_one_at_a_time(world, client):
 def leads(world: World, led: list[Any], error: BaseException | None = None) -> Any:
     """Return a callback of this world's form. It leads until it has to end, or raises an error at once."""
 
-    def lead(term):
+    async def lead(term):
         led.append(term)
         if error is not None:
             raise error
-        term.wait()
+        await ended(term.wait())
 
-    async def lead_as_task(term):
-        led.append(term)
-        if error is not None:
-            raise error
-        await term.wait()
-
-    return lead_as_task if world.runtime == "asyncio" else lead
+    return world.function(lead)
 
 
 @sync_and_async
@@ -206,17 +201,10 @@ def test_a_campaign_that_is_closed_with_its_client_is_joined(world, client, alic
 def test_a_campaign_that_is_dropped_is_logged(world, client, alice, caplog):
     led = []
 
-    def start(lead):
-        client.real.get_leader_election("orders").start(lead)
+    async def begin():
+        client.real.get_leader_election("orders").start(leads(world, led))
 
-    if world.runtime == "asyncio":
-
-        async def begin(lead):
-            start(lead)
-
-    else:
-        begin = start
-    alice.do(begin, leads(world, led))
+    alice.do(begin)
     world.until(lambda: led)
     gc.collect()
     assert "the campaign for the election 'orders' was dropped" in caplog.text

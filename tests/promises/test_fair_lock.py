@@ -67,7 +67,7 @@ def wait_in_turn(world: World, waiters: list[tuple[Actor, Remote]], *args: float
     begun: list[Pending] = []
     for actor, lock in waiters:
         begun.append(actor.start(lock.try_lock, *args) if args else actor.start(lock.lock))
-        world.until(lambda lock=lock: lock.waits_as in queue(world) or begun[-1].done(), what="it queues up")  # type: ignore[misc]
+        world.until(lambda lock=lock: lock.waits_as in queue(world) or begun[-1].done(), what="it queues up")
     return begun
 
 

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 import pytest
 
 import pyredisson
-from pyredisson._core.runtime import run
 from pyredisson.events import Renewed
-from tests.promises.kinds import ended, over
-from tests.worlds.base import Actor, Remote, World
+from tests.forms import ended
+from tests.promises.kinds import over
+from tests.worlds.base import Actor, Remote
 from tests.worlds.environments import asyncio_only, in_virtual_time, sync_and_async
 
 T = TypeVar("T")
@@ -47,14 +47,13 @@ class Counted:
         sys.setprofile(None)
 
 
-def perform(actor: Actor, world: World, calls: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Make calls in an actor: all at once in a thread, where nothing suspends."""
-    begun = actor.start(calls if world.runtime == "asyncio" else lambda: run(calls()))
-    done: T = begun.result(within=60)  # Thousands of requests: a busy machine needs more than ten seconds.
+def perform(actor: Actor, calls: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Make calls in an actor. Thousands of requests: a busy machine needs more than ten seconds."""
+    done: T = actor.start(calls).result(within=60)
     return done
 
 
-def counted(actor: Actor, world: World, calls: Callable[[], Coroutine[Any, Any, object]]) -> int:
+def counted(actor: Actor, calls: Callable[[], Coroutine[Any, Any, object]]) -> int:
     """How many functions of the library these calls call."""
     count = Counted()
 
@@ -66,35 +65,35 @@ def counted(actor: Actor, world: World, calls: Callable[[], Coroutine[Any, Any, 
             count.stop()
         return count.calls
 
-    return perform(actor, world, counting)
+    return perform(actor, counting)
 
 
-def pair(actor: Actor, world: World, lock: Any) -> int:
+def pair(actor: Actor, lock: Any) -> int:
     """How many functions of the library a lock() and an unlock() call."""
 
     async def calls() -> None:
         await ended(lock.lock())
         await ended(lock.unlock())
 
-    return counted(actor, world, calls)
+    return counted(actor, calls)
 
 
-def least_pair(actor: Actor, world: World, client: Remote, kind: str) -> int:
+def least_pair(actor: Actor, client: Remote, kind: str) -> int:
     """The same, on names that were not used before: the least of several."""
     least_pair.used += 1
     names = [f"pair-{least_pair.used}-{number}" for number in range(20)]
-    return min(pair(actor, world, GETS[kind](client.real, name)) for name in names)
+    return min(pair(actor, GETS[kind](client.real, name)) for name in names)
 
 
 least_pair.used = 0
 
 
-def lock_all(actor: Actor, world: World, locks: list[Any]) -> None:
+def lock_all(actor: Actor, locks: list[Any]) -> None:
     async def calls() -> None:
         for lock in locks:
             await ended(lock.lock())
 
-    perform(actor, world, calls)
+    perform(actor, calls)
 
 
 @sync_and_async
@@ -102,10 +101,10 @@ def lock_all(actor: Actor, world: World, locks: list[Any]) -> None:
 def test_a_pair_takes_no_more_steps_with_3000_locks_held(world, kind):
     client, actor = world.client(), world.actor()
     get = GETS[kind]
-    lock_all(actor, world, [get(client.real, f"few-{number}") for number in range(100)])
-    few = least_pair(actor, world, client, kind)
-    lock_all(actor, world, [get(client.real, f"many-{number}") for number in range(3000)])
-    assert least_pair(actor, world, client, kind) <= 1.3 * few
+    lock_all(actor, [get(client.real, f"few-{number}") for number in range(100)])
+    few = least_pair(actor, client, kind)
+    lock_all(actor, [get(client.real, f"many-{number}") for number in range(3000)])
+    assert least_pair(actor, client, kind) <= 1.3 * few
 
 
 @sync_and_async
@@ -123,7 +122,7 @@ def test_a_pair_takes_no_more_steps_with_320_permits_acquired(world):
 
     def least_with(taken):
         semaphore.acquire(lease_time=600, permits=taken)
-        return [min(counted(actor, world, pair) for _ in range(20)) for pair in (pair_of_a_permit, pair_of_several)]
+        return [min(counted(actor, pair) for _ in range(20)) for pair in (pair_of_a_permit, pair_of_several)]
 
     few = least_with(20)
     for before, after in zip(few, least_with(300), strict=True):

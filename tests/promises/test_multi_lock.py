@@ -364,7 +364,7 @@ def test_two_over_the_same_set_do_not_wait_in_a_circle(world, client, alice, bob
     one, other = on_one_server(alice, client, "a", "b"), on_one_server(bob, client, "b", "a")
     for _ in range(10):
         first, second = alice.start(one.lock), bob.start(other.lock)
-        world.until(lambda first=first, second=second: first.done() or second.done())  # type: ignore[misc]
+        world.until(lambda first=first, second=second: first.done() or second.done())
         winner, loser, late = (one, other, second) if first.done() else (other, one, first)
         winner.unlock()
         late.result(within=5)

@@ -87,18 +87,15 @@ def test_a_task_that_a_cell_starts_is_an_owner_of_its_own(run_cell, server: Serv
 
 
 @threads_only
-def test_other_tasks_are_no_cells_where_ipython_is_imported(world, client, monkeypatch):
+async def test_other_tasks_are_no_cells_where_ipython_is_imported(world, client, monkeypatch):
     monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
     lock = client.real.get_lock("orders")
 
-    async def main() -> None:
-        await asyncio.create_task(asyncio.to_thread(int))
+    await asyncio.create_task(asyncio.to_thread(int))
 
-        async def acquire() -> None:
-            lock.lock()
+    async def acquire() -> None:
+        lock.lock()
 
-        await asyncio.create_task(acquire())
-        with pytest.raises(LockNotOwnedError):
-            lock.unlock()
-
-    asyncio.run(main())
+    await asyncio.create_task(acquire())
+    with pytest.raises(LockNotOwnedError):
+        lock.unlock()

@@ -179,7 +179,7 @@ def test_back_offs_check_themselves():
     wrong = (
         (lambda: ConstantBackoff(0), ValueError),
         (lambda: ConstantBackoff(float("inf")), ValueError),
-        (lambda: ConstantBackoff("1"), TypeError),  # type: ignore[arg-type]
+        (lambda: ConstantBackoff("1"), TypeError),
         *((partial(ConstantBackoff, 0.2, jitter=jitter), ValueError) for jitter in (-0.1, 0.3, math.nan)),
         (lambda: ExponentialBackoff(initial=-1), ValueError),
         (lambda: ExponentialBackoff(maximum=0), ValueError),

@@ -338,7 +338,7 @@ def test_a_client_of_redisson_is_known_by_its_id(world):
 def test_whatever_another_client_tells_hides_no_error(world, said):
     world.redis.command("HSET", "orders", f"{JAVA}:77", 1)
     world.redis.command("PEXPIRE", "orders", 20_000)
-    world.redis.command("SET", f"pyredisson_client:{JAVA}", said.encode(errors="surrogateescape"))  # type: ignore[arg-type]
+    world.redis.command("SET", f"pyredisson_client:{JAVA}", said.encode(errors="surrogateescape"))
     error = not_acquired(world.actor().lock(world.client()))
     assert (error.holder.client_id, error.holder.thread_id) == (JAVA, 77)
 

@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 
+from tests.command_line import run_python
 from tests.worlds.clock import ClockWorld
-from tests.worlds.environments import asyncio_only, threads_only
-
-ROOT = Path(__file__).parents[2]
-
+from tests.worlds.environments import asyncio_only, sync_and_async, threads_only
 
 PRELUDE = '''
-import asyncio, multiprocessing, os, sys, threading, time, traceback, redis
-
-def in_child(work, *arguments):
-    pid = os.fork()
-    if pid == 0:
-        try:
-            work(*arguments)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    return pid
-
-def ended_well(pid):
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+import asyncio, multiprocessing, os, sys, threading, time, redis
+from tests.children import begin, in_child
 
 async def ended_well_meanwhile(pid):
     while (ended := os.waitpid(pid, os.WNOHANG)) == (0, 0):
@@ -79,12 +61,7 @@ def run_script(world: ClockWorld, script: str) -> str:
     url = f"redis://127.0.0.1:{world.port}/0"
     form = "pyredisson" if world.runtime == "threads" else "pyredisson.asyncio"
     text = f"{PRELUDE}\nimport {form} as pyredisson\n{textwrap.dedent(script)}"
-    program = [sys.executable, "-X", "dev", "-W", "ignore::ResourceWarning", "-c", text, url]
-    try:
-        done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
-    except subprocess.TimeoutExpired as error:
-        pytest.fail(f"the process did not end: {error.stdout!r} {error.stderr!r}")
-    assert done.returncode == 0, done.stderr
+    done = run_python(text, url, flags=("-X", "dev", "-W", "ignore::ResourceWarning"))
     assert "Traceback" not in done.stderr
     return done.stdout
 
@@ -141,7 +118,7 @@ def test_the_child_of_a_fork_of_a_running_loop_disturbs_nothing(world):
                     await asyncio.sleep(0.01)
             global parent
             parent = client.id
-            pid = in_child(lambda: asyncio.new_event_loop().run_until_complete(child()))
+            pid = begin(lambda: asyncio.new_event_loop().run_until_complete(child()))
             assert await ended_well_meanwhile(pid)
             assert client.id == parent
             await renewed(lock)
@@ -156,33 +133,45 @@ def test_the_child_of_a_fork_of_a_running_loop_disturbs_nothing(world):
     assert run_script(world, script) == "the end\n"
 
 
-@threads_only
+@sync_and_async
 @pytest.mark.parametrize("start", ["os.fork", "multiprocessing"])
-def test_leases_that_a_thread_inherits_by_a_fork_are_lost(world, start):
+def test_leases_that_are_inherited_by_a_fork_are_lost(world, start):
     script = f"""
+        from tests.forms import ended, enter_of, exit_of, made_at_once
+
         def child(holds, leases):
             for hold, lease in zip(holds, leases):
                 check_lost(lease)
-                must_fail(lambda: hold.__exit__(None, None, None))
+                must_fail(lambda: finish(exit_of(hold)(None, None, None)))
 
         def fork(*arguments):
             if {start!r} == "os.fork":
-                return ended_well(in_child(child, *arguments))
+                return in_child(child, *arguments)
             process = multiprocessing.get_context("fork").Process(target=child, args=arguments)
             process.start()
             process.join()
-            return process.exitcode == 0
+            assert process.exitcode == 0
 
-        client = pyredisson.Redisson.from_url(sys.argv[1])
-        owner = client.new_owner()
-        holds = blocks(client, owner)
-        leases = [hold.__enter__() for hold in holds]
-        assert fork(holds, leases)
-        for hold, lease in zip(holds, leases):
-            lease.ensure_held()
-            assert not lease.lost
-            hold.__exit__(None, None, None)
-        print("the parent held", len(leases))
+        async def main():
+            client = pyredisson.Redisson.from_url(sys.argv[1])
+            owner = client.new_owner()
+            holds = blocks(client, owner)
+            leases = [await ended(enter_of(hold)()) for hold in holds]
+            fork(holds, leases)
+            for hold, lease in zip(holds, leases):
+                lease.ensure_held()
+                assert not lease.lost
+                await ended(exit_of(hold)(None, None, None))
+            await ended(client.close())
+            print("the parent held", len(leases))
+
+        def finish(coroutine):
+            if {world.runtime!r} == "asyncio":
+                asyncio.new_event_loop().run_until_complete(coroutine)
+            else:
+                made_at_once(lambda: coroutine)
+
+        finish(main())
     """
     assert run_script(world, script) == "the parent held 11\n"
 
@@ -209,35 +198,8 @@ def test_the_child_of_a_fork_is_not_warned_of_what_its_parent_holds(world, kind)
         if {kind!r} == "multi_lock":
             lock = client.get_multi_lock(lock, client.get_lock("stock"))
         lock.lock()
-        assert ended_well(in_child(child))
+        in_child(child)
         lock.unlock()
         print("the end")
     """
     assert run_script(world, script) == "the end\n"
-
-
-@asyncio_only
-def test_leases_that_a_task_inherits_by_a_fork_are_lost(world):
-    script = """
-        def child(holds, leases):
-            loop = asyncio.new_event_loop()
-            for hold, lease in zip(holds, leases):
-                check_lost(lease)
-                must_fail(lambda: loop.run_until_complete(hold.__aexit__(None, None, None)))
-
-        async def main():
-            client = pyredisson.Redisson.from_url(sys.argv[1])
-            owner = client.new_owner()
-            holds = blocks(client, owner)
-            leases = [await hold.__aenter__() for hold in holds]
-            assert await ended_well_meanwhile(in_child(child, holds, leases))
-            for hold, lease in zip(holds, leases):
-                lease.ensure_held()
-                assert not lease.lost
-                await hold.__aexit__(None, None, None)
-            await client.close()
-            print("the parent held", len(leases))
-
-        asyncio.run(main())
-    """
-    assert run_script(world, script) == "the parent held 11\n"

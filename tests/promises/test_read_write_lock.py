@@ -208,7 +208,7 @@ def test_a_stream_of_readers_does_not_starve_a_writer_of_their_client(world, car
         coming = actor.start(read.lock)
         world.pass_time(0.02)
         readers[(turn - 1) % 3][1].unlock()
-        world.until(lambda coming=coming: waiting.done() or coming.done())  # type: ignore[misc]
+        world.until(lambda coming=coming: waiting.done() or coming.done())
         if waiting.done():
             break
     assert waiting.done()

@@ -108,18 +108,15 @@ def test_neither_side_of_a_read_write_lock_waits_for_the_other_side_of_another_t
     while_held(make(client, held), other)
 
 
-def test_a_task_re_enters_its_own_lock(lock):
-    async def main():
-        with lock:
+async def test_a_task_re_enters_its_own_lock(lock):
+    with lock:
+        await asyncio.sleep(0)
+        with lock, lock.hold(wait_time=0) as lease:
             await asyncio.sleep(0)
-            with lock, lock.hold(wait_time=0) as lease:
-                await asyncio.sleep(0)
-                assert lock.get_hold_count() == 3
-                lease.ensure_held()
-            assert lock.is_held_by_thread(pyredisson.current_thread_id())
-        assert not lock.is_locked()
-
-    asyncio.run(main())
+            assert lock.get_hold_count() == 3
+            lease.ensure_held()
+        assert lock.is_held_by_thread(pyredisson.current_thread_id())
+    assert not lock.is_locked()
 
 
 def test_the_wrong_task_learns_which_one_holds_the_lock(lock):
@@ -189,7 +186,7 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     ("kind", "elsewhere"),
     [("lock", False), ("token_lock", False), ("multi_lock", False), ("red_lock", False), ("lock", True)],
 )
-def test_blocking_an_event_loop_is_logged_after_a_second(world, kind, elsewhere, caplog):
+async def test_blocking_an_event_loop_is_logged_after_a_second(world, kind, elsewhere, caplog):
     lock, other = lock_of(world, kind), world.actor()
     theirs = lock_of(world, kind) if elsewhere else lock
     other.do(theirs.lock)
@@ -198,13 +195,10 @@ def test_blocking_an_event_loop_is_logged_after_a_second(world, kind, elsewhere,
         world.until(lambda: warnings_of(caplog))
         theirs.unlock()
 
-    async def main():
-        releasing = other.start(release)
-        assert lock.try_lock(30)
-        releasing.result()
-        lock.unlock()
-
-    asyncio.run(main())
+    releasing = other.start(release)
+    assert lock.try_lock(30)
+    releasing.result()
+    lock.unlock()
     (warning,) = warnings_of(caplog)
     assert warning.levelno == logging.WARNING
     assert "test_sync_locks_in_tasks" in (warning.stack_info or ""), "it says where"

@@ -96,14 +96,12 @@ def test_the_lock_works_with_any_parser_of_redis_pys(world, parser):
         parser = parser.replace("_", "_Async", 1)
     settings = {"parser_class": getattr(redis._parsers, parser), "protocol": 2 if "2" in parser else 3}
     everything_works(world, tunnelled(world, **settings))
-    plain = redis.ConnectionPool if world.runtime == "threads" else redis.asyncio.ConnectionPool
-    everything_works(world, over(world, plain(host=HOST, port=world.port, **settings)))
+    everything_works(world, over(world, world.redis_py.ConnectionPool(host=HOST, port=world.port, **settings)))
 
 
 @sync_and_async
 def test_a_pool_of_one_connection_is_waited_for(world):
-    kind = redis.BlockingConnectionPool if world.runtime == "threads" else redis.asyncio.BlockingConnectionPool
-    users = over(world, kind(host=HOST, port=world.port, max_connections=1, timeout=5))
+    users = over_one_connection(world)
     everything_works(world, users)
     client = world.client(redis=users)
     actors = world.actors(5)
@@ -115,8 +113,7 @@ def test_a_pool_of_one_connection_is_waited_for(world):
 
 @sync_and_async
 def test_the_watchdog_does_not_wait_for_the_users_connections(world, alice, bob):
-    kind = redis.BlockingConnectionPool if world.runtime == "threads" else redis.asyncio.BlockingConnectionPool
-    users = over(world, kind(host=HOST, port=world.port, max_connections=1, timeout=5))
+    users = over_one_connection(world)
     client = world.client(redis=users, lock_watchdog_timeout=KEPT)
     mine = alice.lock(client)
     assert not mine.is_locked()
@@ -145,20 +142,15 @@ def test_the_users_own_commands_are_not_disturbed(world, alice, bob):
     assert alice.do(users.get, "number") == "19"
 
 
-@sync_and_async
-def test_a_client_of_the_other_form_is_refused(world):
-    other = redis.asyncio.Redis() if world.runtime == "threads" else redis.Redis()
-    for wrong in (other, "redis://localhost", 5):
-        with pytest.raises(TypeError):
-            world.api.Redisson(wrong)
-
-
 def over(world: ClockWorld, pool: Any) -> Any:
-    kind = redis.Redis if world.runtime == "threads" else redis.asyncio.Redis
-    return world.look_after(kind.from_pool(pool))
+    return world.look_after(world.redis_py.Redis.from_pool(pool))
+
+
+def over_one_connection(world: ClockWorld) -> Any:
+    pool = world.redis_py.BlockingConnectionPool
+    return over(world, pool(host=HOST, port=world.port, max_connections=1, timeout=5))
 
 
 def tunnelled(world: ClockWorld, **settings: Any) -> Any:
-    if world.runtime == "threads":
-        return over(world, redis.ConnectionPool(Tunnel, host=HOST, port=world.port, **settings))
-    return over(world, redis.asyncio.ConnectionPool(AsyncTunnel, host=HOST, port=world.port, **settings))
+    tunnel = Tunnel if world.runtime == "threads" else AsyncTunnel
+    return over(world, world.redis_py.ConnectionPool(tunnel, host=HOST, port=world.port, **settings))

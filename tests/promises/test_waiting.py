@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from pyredisson import ClientClosedError, LockLostError
-from pyredisson._core.runtime import run
-from tests.promises.kinds import ended, handle, rival, wait
+from tests.forms import ended
+from tests.promises.kinds import handle, rival, wait
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime, each_server, interruptible
 from tests.worlds.store import CHANNEL
@@ -323,10 +323,7 @@ def test_a_crowd_is_served_with_few_commands(world):
         served.append(number)
         await ended(handle.release())
 
-    def using(number):
-        return partial(use, number) if world.runtime == "asyncio" else lambda: run(use(number))
-
-    pendings = [actor.start(using(number)) for number, actor in enumerate(actors)]
+    pendings = [actor.start(use, number) for number, actor in enumerate(actors)]
     world.until(lambda: world.waiting(semaphore) == crowd, within=30)
     world.until(lambda: world.redis.subscribers(CHANNELS["semaphore"]) == 1)
     world.pass_time(0.3)

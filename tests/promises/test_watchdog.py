@@ -44,7 +44,7 @@ def test_renewals_go_in_batches(world, kind):
         blocks = [handle(alice, client, kind, f"{size}-{number}", **permits).hold() for number in range(25)]
         for block in blocks:
             block.enter()
-        world.until(lambda rounds=rounds, n=requests: events.Renewed(locks=25, requests=n) in rounds)  # type: ignore[misc]
+        world.until(lambda rounds=rounds, n=requests: events.Renewed(locks=25, requests=n) in rounds)
         for block in blocks:
             block.__exit__(None, None, None)
 

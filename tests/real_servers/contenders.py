@@ -10,10 +10,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import redis
 
@@ -21,6 +21,7 @@ import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config, LockLostError, NoSyncedSlavesError, OutcomeUnknownError
 from pyredisson._core.runtime import run as step
+from tests.forms import ended, enter_of, exit_of
 from tests.real_servers.handles import handle
 from tests.waiting import soon, until
 
@@ -73,19 +74,8 @@ def _start(*arguments: object) -> subprocess.Popen[str]:
 
 # ---- in their processes ----------------------------------------------------------------------------------------------
 
-#: What a worker does to have a call done: at once under threads, awaited under asyncio.
-Do: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
-
 #: Seconds that have to be left for a write to be begun.
 CERTAIN = 0.5
-
-
-async def at_once(call: Callable[..., Any], *args: Any) -> Any:
-    return call(*args)
-
-
-async def awaited(call: Callable[..., Any], *args: Any) -> Any:
-    return await call(*args)
 
 
 class Blocks:
@@ -95,30 +85,29 @@ class Blocks:
         went_through: How often the outcome was unknown, the server was away, and a hold was lost.
     """
 
-    def __init__(self, guard: Any, do: Do) -> None:
+    def __init__(self, guard: Any) -> None:
         self._guard = guard
-        self._do = do
+        self._lease: Any = None
         self.went_through = {"unknown": 0, "away": 0, "lost": 0}
 
     async def enter(self) -> None:
         """Enter a new block, however many attempts that takes."""
-        entered = False
-        while not entered:
+        self._lease = None
+        while self._lease is None:
             self._block = self._guard.hold()
-            entered = await self._tried("enter")
+            self._lease = await self._tried(enter_of(self._block))
 
     async def leave(self) -> None:
         """Leave the block, once: what this does not release is released in the background."""
-        await self._tried("exit", None, None, None)
+        await self._tried(exit_of(self._block), None, None, None)
 
     def certain(self) -> bool:
         """Whether what it guards may be written now."""
         return bool(self._lease.remaining() > CERTAIN)
 
-    async def _tried(self, step: str, *args: object) -> bool:
-        method = getattr(self._block, f"__a{step}__", None) or getattr(self._block, f"__{step}__")
+    async def _tried(self, call: Callable[..., Any], *args: object) -> Any:
         try:
-            result = await self._do(method, *args)
+            return await ended(call(*args))
         except LockLostError:
             self.went_through["lost"] += 1
         except OutcomeUnknownError:
@@ -127,11 +116,6 @@ class Blocks:
             pass  # A master that has just changed has no replica yet: nothing was acquired.
         except (redis.exceptions.RedisError, OSError):
             self.went_through["away"] += 1
-        else:
-            if step == "enter":
-                self._lease = result
-            return True
-        return False
 
 
 def contend(
@@ -158,29 +142,29 @@ def contend(
     )
     counter, written = f"{name}-counter", f"{name}-written"
 
-    async def worker(client: Any, direct: Any, do: Do, sleep: Callable[[float], Any]) -> dict[str, int]:
-        mine = Blocks(handle(client, kind, name), do)
-        reading = Blocks(handle(client, "read_lock", name), do) if kind == "write_lock" else None
+    async def worker(client: Any, direct: Any, sleep: Callable[[float], Any]) -> dict[str, int]:
+        mine = Blocks(handle(client, kind, name))
+        reading = Blocks(handle(client, "read_lock", name)) if kind == "write_lock" else None
         left = int(rounds)
         # Once they all are there it is known whose connections these are: nothing shall happen to them.
-        while not await do(direct.exists, f"{name}-go"):
-            await do(sleep, 0.01)
-        while left and not await do(direct.exists, f"{name}-stop"):
+        while not await ended(direct.exists(f"{name}-go")):
+            await ended(sleep(0.01))
+        while left and not await ended(direct.exists(f"{name}-stop")):
             await mine.enter()
-            value = int(await do(direct.get, counter) or 0)
-            await do(sleep, random.uniform(0, 0.002))
+            value = int(await ended(direct.get(counter)) or 0)
+            await ended(sleep(random.uniform(0, 0.002)))
             if mine.certain():
                 stroke = direct.pipeline(transaction=True)
                 stroke.set(counter, value + 1)
                 stroke.hincrby(written, str(os.getpid()))
-                await do(stroke.execute)
+                await ended(stroke.execute())
                 left -= 1
             await mine.leave()
             if reading is not None:
                 await reading.enter()
-                before = await do(direct.get, counter)
-                await do(sleep, random.uniform(0, 0.002))
-                after = await do(direct.get, counter)
+                before = await ended(direct.get(counter))
+                await ended(sleep(random.uniform(0, 0.002)))
+                after = await ended(direct.get(counter))
                 assert before == after or not reading.certain(), "another owner wrote while this one read"
                 await reading.leave()
         if reading is not None:
@@ -196,7 +180,7 @@ def contend(
 
         def work(_: int) -> dict[str, int]:
             with redis.Redis.from_url(direct_url, lib_name=COUNTER) as direct:
-                return step(worker(client, direct, at_once, time.sleep))
+                return step(worker(client, direct, time.sleep))
 
         with ThreadPoolExecutor(int(workers)) as pool:
             results = list(pool.map(work, range(int(workers))))
@@ -211,7 +195,7 @@ def contend(
 
         async def work() -> dict[str, int]:
             async with redis.asyncio.Redis.from_url(direct_url, lib_name=COUNTER) as direct:
-                return await worker(client, direct, awaited, asyncio.sleep)
+                return await worker(client, direct, asyncio.sleep)
 
         results = await asyncio.gather(*(work() for _ in range(int(workers))))
         await soon(lambda: all_settled(client))

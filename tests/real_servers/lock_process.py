@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-from types import TracebackType
 from typing import Any
 
 from tests.waiting import until
@@ -83,9 +82,7 @@ class Peer:
     def __enter__(self) -> Peer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None

@@ -17,8 +17,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["Points", "other_points"]
-
 LOOPS = frozenset({"JUMP_BACKWARD"})
 CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 

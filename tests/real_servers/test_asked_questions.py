@@ -51,7 +51,7 @@ def test_a_program_that_sigterm_ends_keeps_its_lock_unless_a_handler_raises(valk
 # ---- threads ---------------------------------------------------------------------------------------------------------
 
 
-def test_cancel_on_loss_leaves_the_block_and_not_a_thread_that_it_has_started(valkey, unique_name):
+async def test_cancel_on_loss_leaves_the_block_and_not_a_thread_that_it_has_started(valkey, unique_name):
     ended, go_on, seen = threading.Event(), threading.Event(), []
 
     def work(lease):
@@ -67,15 +67,12 @@ def test_cancel_on_loss_leaves_the_block_and_not_a_thread_that_it_has_started(va
             await asyncio.to_thread(work, lease)
         await losing
 
-    async def main():
-        async with pyredisson.asyncio.Redisson.from_url(valkey.url) as client:
-            with pytest.raises(LockLostError):
-                await block(client.get_lock(unique_name))
-            assert not ended.is_set()
-            go_on.set()
-            await asyncio.to_thread(ended.wait, 10)
-
-    asyncio.run(main())
+    async with pyredisson.asyncio.Redisson.from_url(valkey.url) as client:
+        with pytest.raises(LockLostError):
+            await block(client.get_lock(unique_name))
+        assert not ended.is_set()
+        go_on.set()
+        await asyncio.to_thread(ended.wait, 10)
     assert seen == ["still runs"]
 
 

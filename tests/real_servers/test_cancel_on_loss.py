@@ -164,9 +164,9 @@ def test_a_task_group_reports_the_loss(played):
                 await _an_inner_block(scene)
 
         with pytest.raises(BaseException) as raised:
-            async with asyncio.TaskGroup() as group:  # type: ignore[attr-defined]
+            async with asyncio.TaskGroup() as group:
                 _ = group.create_task(work())
-        assert [type(error) for error in raised.value.exceptions] == [LockLostError]  # type: ignore[attr-defined]
+        assert [type(error) for error in raised.value.exceptions] == [LockLostError]
 
     played(play)
 
@@ -225,7 +225,7 @@ def test_a_loss_is_a_loss_however_the_body_ends(lost, body, blocks, cancelled):
 def test_a_time_limit_after_a_loss_that_was_turned_into_another_error(lost):
     async def work(scene):
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.2):  # type: ignore[attr-defined]
+            async with asyncio.timeout(0.2):
                 with pytest.raises(ZeroDivisionError):
                     async with scene.hold():
                         try:
@@ -246,7 +246,7 @@ def test_a_loss_after_a_task_group_that_failed(lost):
 
     async def work(scene):
         with pytest.raises(BaseException):  # noqa: B017
-            async with asyncio.TaskGroup() as group:  # type: ignore[attr-defined]
+            async with asyncio.TaskGroup() as group:
                 _ = group.create_task(fail())
                 await asyncio.sleep(60)
         with pytest.raises(LockLostError):
@@ -299,7 +299,7 @@ def test_a_time_limit_that_is_over_in_the_same_turn(lost, first, where):
     """Inside, the block ends with the loss: its own cancellation goes past the limit, as any other would."""
 
     async def work(scene):
-        limit = asyncio.timeout(None)  # type: ignore[attr-defined]
+        limit = asyncio.timeout(None)
         blocks = (limit, scene.hold()) if where == "around" else (scene.hold(), limit)
         with ends_with(TimeoutError if where == "around" else LockLostError):
             async with blocks[0], blocks[1]:

@@ -33,7 +33,7 @@ class Deaf(redis.asyncio.Connection):
     async def connect(self) -> None:
         with suppress(asyncio.CancelledError):
             await asyncio.sleep(3600)
-        await super().connect()  # type: ignore[no-untyped-call]
+        await super().connect()
 
 
 class Special(redis.asyncio.Connection):
@@ -92,41 +92,35 @@ def test_while_a_subscriber_connects(valkey, direct, way):
     until(lambda: clients_of(direct) == 0, what="nothing is connected")
 
 
-def test_while_a_stream_of_another_class_is_read(valkey):
-    async def use():
-        link = of_another_class(valkey, Special)()
-        stream = await link.stream(5.0)
-        running = 0
-        for turns in range(6):
+async def test_while_a_stream_of_another_class_is_read(valkey):
+    link = of_another_class(valkey, Special)()
+    stream = await link.stream(5.0)
+    running = 0
+    for turns in range(6):
 
-            async def read(turns=turns):
-                asyncio.get_running_loop().call_soon(stream.wake)
-                return await stream.read(60)
+        async def read(turns=turns):
+            asyncio.get_running_loop().call_soon(stream.wake)
+            return await stream.read(60)
 
-            running += await cancelled(read(), turns)
-            await cancelled(stream.read(0), 3)
-        assert 2 <= running < 6, "at some of these moments it has just been woken, and at some it is over"
-        stream.close()
-        link.close()
-
-    asyncio.run(use())
+        running += await cancelled(read(), turns)
+        await cancelled(stream.read(0), 3)
+    assert 2 <= running < 6, "at some of these moments it has just been woken, and at some it is over"
+    stream.close()
+    link.close()
 
 
-def test_while_one_of_several_is_waited_for():
-    async def use():
-        for turns in range(8):
+async def test_while_one_of_several_is_waited_for():
+    for turns in range(8):
 
-            async def answer():
-                with suppress(asyncio.CancelledError):
-                    for _ in range(4):
-                        await asyncio.sleep(0)
-                return 1
+        async def answer():
+            with suppress(asyncio.CancelledError):
+                for _ in range(4):
+                    await asyncio.sleep(0)
+            return 1
 
-            link = SimpleNamespace(eval=lambda *_, answer=answer: answer())
-            ask = ServerRequest(cast("Runtime", SimpleNamespace(link=link)), b"", 1.0)
-            await cancelled(fan_out([ask]), turns)
-
-    asyncio.run(use())
+        link = SimpleNamespace(eval=lambda *_, answer=answer: answer())
+        ask = ServerRequest(cast("Runtime", SimpleNamespace(link=link)), b"", 1.0)
+        await cancelled(fan_out([ask]), turns)
 
 
 # ---- during a release ---------------------------------------------------------------------------------------------
@@ -151,81 +145,72 @@ def in_counting_loop(work: Coroutine[Any, Any, None]) -> None:
 
 
 @pytest.mark.parametrize("answered", [True, False], ids=["answered", "unanswered"])
-def test_while_the_place_in_a_queue_is_given_up(valkey, proxy, unique_name, answered):
+async def test_while_the_place_in_a_queue_is_given_up(valkey, proxy, unique_name, answered):
     """The time of a fair lock's waiter is up, and it is cancelled before it has left the queue."""
 
-    async def use():
-        config = Config(timeout=20.0, lock_watchdog_timeout=60.0)
-        holder = pyredisson.asyncio.Redisson.from_url(valkey.url, config=config)
-        client = pyredisson.asyncio.Redisson.from_url(proxy.url, config=config)
-        async with holder, client, holder.get_fair_lock(unique_name):
-            lock = client.get_fair_lock(unique_name)
-            await lock.is_locked()
-            late = proxy.hold_request(calls("fair_release"), 1)
-            task = asyncio.ensure_future(lock.try_lock(0.3))
-            while not late.hits:  # noqa: ASYNC110 it is set by another thread
-                await asyncio.sleep(0.001)
-            assert task.cancel()
-            await asyncio.sleep(0)
-            if answered:
-                late.release()
-            await asyncio.wait({task}, timeout=10)
-            assert task.cancelled()
+    config = Config(timeout=20.0, lock_watchdog_timeout=60.0)
+    holder = pyredisson.asyncio.Redisson.from_url(valkey.url, config=config)
+    client = pyredisson.asyncio.Redisson.from_url(proxy.url, config=config)
+    async with holder, client, holder.get_fair_lock(unique_name):
+        lock = client.get_fair_lock(unique_name)
+        await lock.is_locked()
+        late = proxy.hold_request(calls("fair_release"), 1)
+        task = asyncio.ensure_future(lock.try_lock(0.3))
+        while not late.hits:  # noqa: ASYNC110 it is set by another thread
+            await asyncio.sleep(0.001)
+        assert task.cancel()
+        await asyncio.sleep(0)
+        if answered:
             late.release()
-
-    asyncio.run(use())
+        await asyncio.wait({task}, timeout=10)
+        assert task.cancelled()
+        late.release()
 
 
 @pytest.mark.parametrize("leaving", [True, False])
-def test_while_work_is_guarded(valkey, leaving):
+async def test_while_work_is_guarded(valkey, leaving):
     """The work is finished; and the cancellation is raised, unless its caller raises one anyway."""
 
-    async def use():
-        client = pyredisson.asyncio.Redisson.from_url(valkey.url)
-        runtime = client._core.runtime
-        go_on = asyncio.Event()
+    client = pyredisson.asyncio.Redisson.from_url(valkey.url)
+    runtime = client._core.runtime
+    go_on = asyncio.Event()
 
-        async def work():
-            await go_on.wait()
-            return "finished"
+    async def work():
+        await go_on.wait()
+        return "finished"
 
-        task = asyncio.ensure_future(runtime.guard(work(), 20.0, leaving=leaving))
-        for _ in range(3):
-            await asyncio.sleep(0)
-            assert task.cancel()
-        await asyncio.sleep(0)
-        assert not task.done()
-        go_on.set()
-        await asyncio.wait({task}, timeout=10)
-        assert task.cancelled() is not leaving
-        assert not leaving or task.result() == "finished"
-        await client.close()
-
-    asyncio.run(use())
-
-
-def test_while_a_client_is_closed(valkey, unique_name):
-    """What it owes the server is done, and its tasks end."""
-
-    async def use():
-        client = pyredisson.asyncio.Redisson.from_url(valkey.url)
-        done = asyncio.Event()
-
-        async def work():
-            await asyncio.sleep(0.01)
-            done.set()
-
-        assert not await client.get_lock(unique_name).is_locked()
-        client._core.watchdog.do_later(work, client._core.runtime.now() + 60)
-        task = asyncio.ensure_future(client.close())
+    task = asyncio.ensure_future(runtime.guard(work(), 20.0, leaving=leaving))
+    for _ in range(3):
         await asyncio.sleep(0)
         assert task.cancel()
-        await asyncio.wait({task}, timeout=10)
-        assert task.cancelled()
-        assert done.is_set()
-        await soon(lambda: len(asyncio.all_tasks()) == 1)
+    await asyncio.sleep(0)
+    assert not task.done()
+    go_on.set()
+    await asyncio.wait({task}, timeout=10)
+    assert task.cancelled() is not leaving
+    assert not leaving or task.result() == "finished"
+    await client.close()
 
-    asyncio.run(use())
+
+async def test_while_a_client_is_closed(valkey, unique_name):
+    """What it owes the server is done, and its tasks end."""
+
+    client = pyredisson.asyncio.Redisson.from_url(valkey.url)
+    done = asyncio.Event()
+
+    async def work():
+        await asyncio.sleep(0.01)
+        done.set()
+
+    assert not await client.get_lock(unique_name).is_locked()
+    client._core.watchdog.do_later(work, client._core.runtime.now() + 60)
+    task = asyncio.ensure_future(client.close())
+    await asyncio.sleep(0)
+    assert task.cancel()
+    await asyncio.wait({task}, timeout=10)
+    assert task.cancelled()
+    assert done.is_set()
+    await soon(lambda: len(asyncio.all_tasks()) == 1)
 
 
 @pytest.mark.parametrize("step", ["acquire", "release"])

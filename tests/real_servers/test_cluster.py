@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -18,6 +16,7 @@ from redis.crc import key_slot
 from pyredisson import Redisson, events
 from pyredisson._core.names import LockNames
 from tests.clusters import RunningCluster
+from tests.command_line import run_python
 from tests.real_servers.handles import handle
 from tests.real_servers.kind_table import FENCED, KINDS
 from tests.real_servers.observation import busy, listens, waiting
@@ -120,8 +119,8 @@ def check_messages(world: ClockWorld, cluster: RunningCluster, unique_name: str,
 def test_a_client_that_the_user_made(world, cluster, unique_name):
     """Its settings are used, it stays open, and all of it works although it was told of one node only."""
     port = cluster.masters()[0].port
-    kinds = {"threads": redis.RedisCluster, "asyncio": redis.asyncio.RedisCluster}
-    yours = kinds[world.runtime](host=HOST, port=port, client_name="yours", decode_responses=True, protocol=3)
+    settings = {"client_name": "yours", "decode_responses": True, "protocol": 3}
+    yours = world.redis_py.RedisCluster(host=HOST, port=port, **settings)
     try:
         client = world.close_at_end(world.api.Redisson(yours))
         assert client.url.startswith(f"redis+cluster://{HOST}:")
@@ -208,10 +207,7 @@ sys.exit(status)
 
 def test_a_fork_and_the_end(cluster, unique_name):
     """The child is another client, on connections of its own; a client that was closed leaves no thread."""
-    done = subprocess.run(
-        [sys.executable, "-c", FORKING, cluster.url, unique_name], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
+    run_python(FORKING, cluster.url, unique_name)
 
 
 def test_a_client_that_was_dropped_ends(world, cluster, unique_name):

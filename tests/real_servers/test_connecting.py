@@ -12,8 +12,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-import redis
-import redis.asyncio
 from redis.exceptions import AuthenticationError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -162,9 +160,7 @@ BUDGET = 1.5
 
 def client_of_a_pool(world: ClockWorld, port: int) -> Any:
     settings = {"host": "127.0.0.1", "port": port, "socket_timeout": 20, "socket_connect_timeout": 20}
-    if world.runtime == "threads":
-        return redis.Redis(connection_pool=redis.BlockingConnectionPool(**settings))
-    return redis.asyncio.Redis(connection_pool=redis.asyncio.BlockingConnectionPool(**settings))
+    return world.redis_py.Redis(connection_pool=world.redis_py.BlockingConnectionPool(**settings))
 
 
 @pytest.mark.parametrize("wait", [0.0, 0.5])
@@ -193,9 +189,8 @@ def test_a_call_is_over_in_time_though_the_server_is_stopped(world, own, unique_
 
 def test_the_users_pool_is_left_alone(world, valkey, unique_name):
     """All of its connections are in use, or it is closed, and locks have their own."""
-    kind = redis.BlockingConnectionPool if world.runtime == "threads" else redis.asyncio.BlockingConnectionPool
-    pool = kind(host="127.0.0.1", port=valkey.port, max_connections=1, timeout=30)
-    made = world._redis_module().Redis(connection_pool=pool)
+    pool = world.redis_py.BlockingConnectionPool(host="127.0.0.1", port=valkey.port, max_connections=1, timeout=30)
+    made = world.redis_py.Redis(connection_pool=pool)
     actor, user = world.actor(), world.actor()
     blocking = user.start(made.blpop, [f"{unique_name}-list"], timeout=20)
     client = world.close_at_end(world.api.Redisson(made, config=Config(timeout=BUDGET)))
@@ -222,7 +217,7 @@ def _function(kind: type[Any]) -> Any:
 
 @pytest.mark.parametrize("how", ["function", "partial", "subclass"])
 def test_connections_are_made_by_whatever_makes_the_users(world, valkey, unique_name, how):
-    module = world._redis_module()
+    module = world.redis_py
     kind = module.Connection
     makers = {"function": _function(kind), "partial": partial(kind, client_name="theirs"), "subclass": _Named(kind)}
     pool = module.ConnectionPool(connection_class=makers[how], host="127.0.0.1", port=valkey.port)
@@ -243,7 +238,7 @@ def _Named(kind: type[Any]) -> type[Any]:
 @pytest.mark.parametrize("own_class", [False, True])
 def test_the_configured_host_is_used_while_a_server_moves(world, valkey, unique_name, own_class):
     """redis-py puts the temporary host into the settings of its pool, until the move is over."""
-    module = world._redis_module()
+    module = world.redis_py
     kind = _Named(module.Connection) if own_class else module.Connection
     pool = module.ConnectionPool(connection_class=kind, host="127.0.0.1", port=valkey.port)
     moved = {"host": "127.0.0.254", "orig_host_address": "127.0.0.1", "socket_timeout": 10.0}

@@ -131,18 +131,14 @@ def test_a_campaign_and_its_observers_go_on(world, valkey, unique_name, error, c
         seen.append(leader)
         raise error
 
-    def lead(term):
+    async def lead(term):
         led.append(term.token)
         raise error
-
-    async def lead_as_task(term):
-        lead(term)
 
     client = world.from_url(valkey.url)
     election, actor = client.get_leader_election(unique_name), world.actor()
     observation = actor.do(election.observe, observed)
-    callback = lead
-    campaign = actor.do(election.start, lead_as_task if world.runtime == "asyncio" else callback)
+    campaign = actor.do(election.start, world.function(lead))
     until(lambda: len(led) >= 3 and len(seen) >= 3, 20)
     assert "stopped" not in repr(campaign)
     until(lambda: caplog.text.count("callback of the election") >= 6, 10)

@@ -21,7 +21,7 @@ from tests.waiting import until
 try:
     from test import lock_tests
 except ImportError:
-    lock_tests = None  # type: ignore[assignment]
+    lock_tests = None
 
 MISSING = "this Python comes without its `test` package (on Debian: apt-get install libpython3-testsuite)"
 
@@ -124,22 +124,22 @@ def test_what_is_left_out_exists(kind):
 
 if lock_tests is not None:
 
-    class TestRLock(OnRedis, lock_tests.RLockTests):  # type: ignore[misc]
+    class TestRLock(OnRedis, lock_tests.RLockTests):
         """``test.lock_tests.RLockTests``."""
 
-    class TestLock(OnRedis, lock_tests.LockTests):  # type: ignore[misc]
+    class TestLock(OnRedis, lock_tests.LockTests):
         """What applies of ``test.lock_tests.LockTests``."""
 
-    class TestEvent(OnRedis, lock_tests.EventTests):  # type: ignore[misc]
+    class TestEvent(OnRedis, lock_tests.EventTests):
         """``test.lock_tests.EventTests``."""
 
-    class TestCondition(OnRedis, lock_tests.ConditionTests):  # type: ignore[misc]
+    class TestCondition(OnRedis, lock_tests.ConditionTests):
         """``test.lock_tests.ConditionTests``."""
 
-    class TestBoundedSemaphore(OnRedis, lock_tests.BoundedSemaphoreTests):  # type: ignore[misc]
+    class TestBoundedSemaphore(OnRedis, lock_tests.BoundedSemaphoreTests):
         """``test.lock_tests.BoundedSemaphoreTests``."""
 
-    class TestBarrier(OnRedis, lock_tests.BarrierTests):  # type: ignore[misc]
+    class TestBarrier(OnRedis, lock_tests.BarrierTests):
         """``test.lock_tests.BarrierTests``."""
 
     for case in (TestRLock, TestLock, TestEvent, TestCondition, TestBoundedSemaphore, TestBarrier):

@@ -23,7 +23,7 @@ def test_on_a_private_server(command_line):
     oversold = {name: int(count) for name, count in re.findall(r"(?m)^ (with\w*) lock +\d+ +(\d+)", text)}
     assert oversold["without"] > 0
     assert oversold["with"] == 0
-    takeover = float(re.search(r"holder killed +([\d.]+) of 3 s", text)[1])  # type: ignore[index]
+    takeover = float(re.search(r"holder killed +([\d.]+) of 3 s", text)[1])
     assert 0 < takeover < 8, "it was not the lease that ended: the next one looked by itself, after 10 s"
 
 

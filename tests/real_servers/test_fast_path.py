@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import pytest
@@ -31,7 +30,7 @@ from pyredisson._core.runtime import run
 from pyredisson._kinds.lock import LockCore
 from pyredisson._threads import fast_path
 from pyredisson._threads.sockets import Connection
-from tests.real_servers.contenders import Do, at_once, awaited
+from tests.forms import ended, enter_of, exit_of
 from tests.real_servers.observation import load_scripts
 from tests.servers import Server
 from tests.waiting import soon, until
@@ -209,24 +208,24 @@ def state(client: Any, direct: redis.Redis, name: str) -> dict[str, Any]:
     return found
 
 
-async def do_step(lock: Any, step: str, do: Do) -> object:
+async def do_step(lock: Any, step: str) -> object:
     """Do one step. Returns what came of it."""
     match step:
         case "lock" | "unlock" | "try_lock" | "force_unlock":
-            return await do(getattr(lock, step))
+            return await ended(getattr(lock, step)())
         case "wait":
-            return await do(partial(lock.try_lock, wait_time=0.02))
+            return await ended(lock.try_lock(wait_time=0.02))
         case "lease":
-            return await do(partial(lock.try_lock, lease_time=2_000))
+            return await ended(lock.try_lock(lease_time=2_000))
         case "with" | "body raises" | "hold" | "hold with a lease":
             block = lock.hold(0, 2_000 if "lease" in step else None, skip=True) if "hold" in step else lock
-            enter, leave = (getattr(block, f"__a{x}__", None) or getattr(block, f"__{x}__") for x in ("enter", "exit"))
-            entered = await do(enter)
+            leave = exit_of(block)
+            entered = await ended(enter_of(block)())
             if step == "body raises":
                 error = ZeroDivisionError()
-                await do(leave, type(error), error, None)
+                await ended(leave(type(error), error, None))
                 raise error
-            await do(leave, None, None, None)
+            await ended(leave(None, None, None))
             return "hold" in step and entered is None
     return None
 
@@ -311,20 +310,20 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return found
 
 
-async def compare(twins: Twins, seed: int, do: Do) -> None:
+async def compare(twins: Twins, seed: int, wait: Callable[..., Any]) -> None:
     """Let both do the steps of one history, and compare them after each."""
     for step, fault in plan(seed):
         for index in range(2):
             lock = twins.begin(index, step, fault)
-            if do is at_once:
+            if wait is until:
                 lock.is_locked()  # Whether "not sent" is an error depends on whether the connection is new.
             if step in ENDLESS and twins.is_strangers(lock.name):
                 twins.direct.delete(lock.name)
             try:
-                twins.outcomes.append(await do_step(lock, step, do))
+                twins.outcomes.append(await do_step(lock, step))
             except BaseException as error:
                 twins.outcomes.append(type(error).__name__)
-        await do(until if do is at_once else soon, twins.settled, 10.0)
+        await ended(wait(twins.settled, 10.0))
         twins.check()
 
 
@@ -338,24 +337,21 @@ def test_threads(kind, valkey, direct, unique_name, volume, noted, monkeypatch):
         for seed in range(volume(40 if kind == "lock" else 12, full=2000)):
             twins = Twins(valkey, direct, f"{unique_name}-{seed}", (fast, general), kind)
             with in_threads(twins.faults, monkeypatch):
-                run(compare(twins, seed, at_once))
+                run(compare(twins, seed, until))
     assert sum(noted) > len(noted) / 10, "the fast path was hardly taken"
 
 
 @pytest.mark.volume
 @pytest.mark.parametrize("kind", KINDS)
-def test_tasks(kind, valkey, direct, unique_name, volume, noted, monkeypatch):
-    async def histories():
-        async with (
-            pyredisson.asyncio.Redisson.from_url(valkey.url, config=CONFIG) as fast,
-            pyredisson.asyncio.Redisson.from_url(valkey.url, config=CONFIG) as general,
-        ):
-            for seed in range(volume(40 if kind == "lock" else 12, full=2000)):
-                twins = Twins(valkey, direct, f"{unique_name}-{seed}", (fast, general), kind)
-                with in_tasks(twins.faults, monkeypatch):
-                    await compare(twins, seed, awaited)
-
-    asyncio.run(histories())
+async def test_tasks(kind, valkey, direct, unique_name, volume, noted, monkeypatch):
+    async with (
+        pyredisson.asyncio.Redisson.from_url(valkey.url, config=CONFIG) as fast,
+        pyredisson.asyncio.Redisson.from_url(valkey.url, config=CONFIG) as general,
+    ):
+        for seed in range(volume(40 if kind == "lock" else 12, full=2000)):
+            twins = Twins(valkey, direct, f"{unique_name}-{seed}", (fast, general), kind)
+            with in_tasks(twins.faults, monkeypatch):
+                await compare(twins, seed, soon)
     assert sum(noted) > len(noted) / 10, "the fast path was hardly taken"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import sqlite3
 import threading
@@ -214,7 +213,7 @@ def test_sqlalchemy(database, holders, orm):
 
     engine = sqlalchemy.create_engine(database.url)
     target = Account if orm else Account.__table__
-    columns = Account if orm else Account.__table__.c  # type: ignore[attr-defined]
+    columns = Account if orm else Account.__table__.c
 
     def begin():
         return Session(engine) if orm else engine.connect()
@@ -237,7 +236,7 @@ def test_sqlalchemy(database, holders, orm):
         with pytest.raises(ValueError, match="2 rows"):
             guard.update(connection, everybody, columns.fence, token=holders.current)
         with pytest.raises(TypeError):
-            guard.fenced(set_balance(1), columns.fence, token=None)  # type: ignore[arg-type]
+            guard.fenced(set_balance(1), columns.fence, token=None)
         connection.rollback()
     engine.dispose()
     assert account(database) == (80, holders.current)
@@ -284,24 +283,21 @@ def test_a_hash_refuses_a_late_write(data, holders, unique_name):
     data.delete(unique_name)
 
 
-def test_the_same_under_asyncio(server, holders, unique_name):
-    async def main():
-        async with redis.asyncio.Redis(host=HOST, port=server.port) as client:
-            guard = AsyncGuard(client)
-            await guard.set(unique_name, "1", token=holders.current)
-            await guard.hset(unique_name + "h", {"a": 1}, token=holders.current)
-            await guard.advance(unique_name + "r", token=holders.current)
-            for late in (
-                guard.set(unique_name, "2", token=holders.paused),
-                guard.hset(unique_name + "h", {"a": 2}, token=holders.paused),
-                guard.advance(unique_name + "r", token=holders.paused),
-            ):
-                with pytest.raises(StaleTokenError):
-                    await late
-            assert await client.get(unique_name) == b"1"
-            await client.delete(unique_name, unique_name + "h")
-
-    asyncio.run(main())
+async def test_the_same_under_asyncio(server, holders, unique_name):
+    async with redis.asyncio.Redis(host=HOST, port=server.port) as client:
+        guard = AsyncGuard(client)
+        await guard.set(unique_name, "1", token=holders.current)
+        await guard.hset(unique_name + "h", {"a": 1}, token=holders.current)
+        await guard.advance(unique_name + "r", token=holders.current)
+        for late in (
+            guard.set(unique_name, "2", token=holders.paused),
+            guard.hset(unique_name + "h", {"a": 2}, token=holders.paused),
+            guard.advance(unique_name + "r", token=holders.paused),
+        ):
+            with pytest.raises(StaleTokenError):
+                await late
+        assert await client.get(unique_name) == b"1"
+        await client.delete(unique_name, unique_name + "h")
 
 
 # ---- HTTP ------------------------------------------------------------------------------------------------------------

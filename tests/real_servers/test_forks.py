@@ -7,8 +7,6 @@ import gc
 import logging
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 import threading
 import traceback
@@ -20,6 +18,7 @@ import pytest
 
 import pyredisson
 import pyredisson.asyncio
+from tests.command_line import run_python
 from tests.servers import Server
 from tests.waiting import until
 
@@ -69,7 +68,7 @@ def test_the_child_uses_no_lock_of_its_parents(valkey, unique_name):
         try:
             shared = [repr(before[each]) for each in locks_behind(client).keys() & before.keys()]
             for each in before.values():
-                each.acquire(blocking=False)  # type: ignore[attr-defined]  # As a thread of the parent's might have.
+                each.acquire(blocking=False)  # As a thread of the parent's might have.
             with lock:
                 assert client.get_lock(unique_name).is_locked()
             client.close()
@@ -91,35 +90,21 @@ def test_the_child_uses_no_lock_of_its_parents(valkey, unique_name):
 
 
 HEAD = """
-    import asyncio, ctypes, faulthandler, os, signal, sys, time, traceback
+    import asyncio, functools, sys, time
     import redis, pyredisson, pyredisson.asyncio
+    from tests import children
     URL, NAME = sys.argv[1:]
     server = redis.Redis.from_url(URL)
 
-    def in_child(work):
-        sys.stdout.flush()
-        child = ctypes.PyDLL(None).fork()  # As uWSGI does, without the functions of os.register_at_fork().
-        if child == 0:
-            faulthandler.register(signal.SIGALRM, chain=True)  # Where it hangs, if it does.
-            signal.alarm(30)
-            try:
-                work()
-                sys.stdout.flush()
-            except BaseException:
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        assert status == 0, status
+    in_child = functools.partial(children.in_child, fork=children.fork_without_hooks)
 """
 
 
 def run_program(valkey: Server, name: str, script: str) -> tuple[str, str]:
     """Run a program, which has to end well. Returns what it printed and what it logged."""
     code = textwrap.dedent(HEAD) + textwrap.dedent(script)
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, f"{valkey.url}?client_name={name}", name]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
+    flags = ("-W", "ignore::DeprecationWarning")
+    done = run_python(code, f"{valkey.url}?client_name={name}", name, flags=flags)
     assert "Traceback" not in done.stderr, done.stderr
     return done.stdout, done.stderr
 
@@ -252,12 +237,4 @@ print({module: thread for module, thread in loaders.items() if thread.startswith
 
 def test_no_thread_of_a_client_loads_modules(valkey, unique_name):
     """A fork in the middle of that would leave the child half a module, and a lock of importlib for ever."""
-    done = subprocess.run(
-        [sys.executable, "-c", LOADERS, valkey.url, unique_name],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=ROOT,
-        check=False,
-    )
-    assert done.stdout == "{}\n", done.stdout + done.stderr
+    assert run_python(LOADERS, valkey.url, unique_name).stdout == "{}\n"

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from contextlib import ExitStack
-from subprocess import run
 from typing import Any
 
 import pytest
-import redis
-import redis.asyncio
-import redis.asyncio.sentinel
-import redis.sentinel
 
 from pyredisson import Config, LockTimeoutError, Redisson
 from pyredisson.inspection import LockView, as_json
+from tests.command_line import output_of
 from tests.sentinels import SERVICE, SentinelSet
 from tests.servers import HOST, VALKEY
 from tests.waiting import until
@@ -35,7 +30,7 @@ def found(world: ClockWorld, client: Any, method: str, *arguments: str) -> list[
         them = getattr(client, method)(*arguments)
         return list(them) if world.runtime == "threads" else collect(them)
 
-    return world.actor().do(ask)  # type: ignore[no-any-return]
+    return world.actor().do(ask)
 
 
 def test_what_is_stored_under_a_name(world, own):
@@ -48,7 +43,7 @@ def test_what_is_stored_under_a_name(world, own):
     waiting = waiter.start(client.get_fair_lock("orders").lock)
 
     def seen():
-        return world.actor().do(client.inspect, "orders")  # type: ignore[no-any-return]
+        return world.actor().do(client.inspect, "orders")
 
     view = until(lambda: seen() if seen().waiters and seen().holders[0].since else None)
 
@@ -186,7 +181,7 @@ def test_who_waits_for_what_no_one_holds(world, own):
 
 @pytest.mark.parametrize("made", ["cluster", "sentinels", "user's client", "user's sentinels", "user's cluster"])
 def test_wherever_the_client_leads(world, cluster, fresh_server, unique_name, made):
-    module = redis if world.runtime == "threads" else redis.asyncio
+    module = world.redis_py
     if "cluster" in made:
         host, port = cluster.url.rpartition("://")[2].split(",")[0].split(":")
         client = (
@@ -225,7 +220,7 @@ def check(world: ClockWorld, client: Any, name: str) -> None:
 
 def test_a_client_that_inspects_nothing_does_not_load_it():
     code = "import sys, pyredisson, pyredisson.asyncio; print([each for each in sys.modules if 'inspection' in each])"
-    assert run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert output_of(code) == "[]"
 
 
 def test_what_has_run_once_is_no_leak_although_its_client_has_ended(valkey, unique_name):

@@ -69,7 +69,7 @@ class Saboteur:
 
     def _drop(self) -> None:
         then = self._random.choice(["reset", "hang"])
-        self.proxy.drop_reply(ANY_SCRIPT, self._random.randint(1, 5), then=then)  # type: ignore[arg-type]
+        self.proxy.drop_reply(ANY_SCRIPT, self._random.randint(1, 5), then=then)
 
     def _duplicate(self) -> None:
         self.proxy.duplicate_request(ANY_SCRIPT, self._random.randint(1, 5))
@@ -89,7 +89,7 @@ class Saboteur:
         self.proxy.heal()
 
     def _blackhole(self) -> None:
-        self.proxy.blackhole(self._random.choice(["up", "down", "both"]))  # type: ignore[arg-type]
+        self.proxy.blackhole(self._random.choice(["up", "down", "both"]))
         time.sleep(self._random.uniform(0, 0.1))
         self.proxy.heal()
 
@@ -114,7 +114,7 @@ class Saboteur:
             self.kills += int(self.direct.execute_command("CLIENT", "KILL", "ID", self._random.choice(others)))
 
     def _reset_in_the_middle(self) -> None:
-        self.proxy.reset_after(self._random.randint(1, 2000), direction=self._random.choice(["up", "down"]))  # type: ignore[arg-type]
+        self.proxy.reset_after(self._random.randint(1, 2000), direction=self._random.choice(["up", "down"]))
 
 
 def counting(direct: redis.Redis) -> int:

@@ -47,13 +47,13 @@ def zipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("program", [THREADS, ASYNCIO], ids=["threads", "asyncio"])
 def test_each_kind_from_a_zip(zipped, program):
-    with Server.start(VALKEY) as server:
+    with Server(VALKEY) as server:
         program = PACKED.format(place=zipped.name) + program
         assert run([sys.executable, "-W", "error", "-c", program, server.url], PYTHONPATH=str(zipped)) == "done\n"
 
 
 def test_the_command_line_from_a_zip(zipped):
-    with Server.start(VALKEY) as server:
+    with Server(VALKEY) as server:
         assert "doctor" in run([sys.executable, str(zipped), "--help"])
         assert "[]" in run([sys.executable, str(zipped), "ls", "--json", "--url", server.url])
 
@@ -61,7 +61,7 @@ def test_the_command_line_from_a_zip(zipped):
 def test_the_web_pages_from_a_zip(zipped):
     port = free_port()
     pages = {"": "text/html", "static/app.css": "text/css", "static/favicon.svg": "image/svg+xml"}
-    with Server.start(VALKEY) as server:
+    with Server(VALKEY) as server:
         command = [sys.executable, str(zipped), "web", "--url", server.url, "--listen", f"127.0.0.1:{port}"]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as site:
             try:
@@ -103,12 +103,12 @@ def freeze(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Pat
 def test_each_kind_frozen(freeze, form):
     program = {"threads": THREADS, "asyncio": ASYNCIO}[form]
     binary = freeze(f"program_{form}", PACKED.format(place="_internal") + program)
-    with Server.start(VALKEY) as server:
+    with Server(VALKEY) as server:
         assert run([str(binary), server.url]) == "done\n"
 
 
 def test_the_command_line_frozen(freeze):
     binary = str(freeze("command", "from pyredisson.__main__ import main\n\nmain()\n"))
-    with Server.start(VALKEY) as server:
+    with Server(VALKEY) as server:
         assert "doctor" in run([binary, "--help"])
         assert "[]" in run([binary, "ls", "--json", "--url", server.url])

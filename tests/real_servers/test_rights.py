@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from pyredisson import Config, Redisson, Skipped
 from pyredisson._tools.cli import cli
-from pyredisson._tools.exporter import Exporter, Scanner
+from pyredisson._tools.metrics import Exporter, Scanner
 from pyredisson.inspection import Inspector
 from tests.examples import ROOT
 from tests.servers import HOST, Build, Server
@@ -105,7 +105,7 @@ def held(own: Server) -> Iterator[Redisson]:
         waiter = threading.Thread(target=lambda: client.get_fair_lock("fair").try_lock(30), daemon=True)
         waiter.start()
         with Inspector(own.url) as inspector:
-            until(lambda: inspector.lock("fair").waiting)  # type: ignore[union-attr]
+            until(lambda: inspector.lock("fair").waiting)
         yield client
         client.get_fair_lock("fair").force_unlock()
         waiter.join()

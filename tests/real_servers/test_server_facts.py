@@ -10,8 +10,6 @@ import pytest
 import redis
 import redis.asyncio
 
-import pyredisson
-import pyredisson.asyncio
 from pyredisson._core.server import ServerFacts
 from pyredisson.errors import RedissonError
 from pyredisson.events import ServerUnsafe
@@ -29,11 +27,8 @@ def seen_by(client: Any) -> list[tuple[ServerFacts, ServerFacts | None]]:
 
 def users_client(world: ClockWorld, url: str) -> tuple[Any, Any]:
     """A client over a pool of the user's, and the pool."""
-    if world.runtime == "threads":
-        pool = redis.BlockingConnectionPool.from_url(url)
-        return pyredisson.Redisson(redis.Redis(connection_pool=pool)), pool
-    awaited = redis.asyncio.BlockingConnectionPool.from_url(url)
-    return pyredisson.asyncio.Redisson(redis.asyncio.Redis(connection_pool=awaited)), awaited
+    pool = world.redis_py.BlockingConnectionPool.from_url(url)
+    return world.api.Redisson(world.redis_py.Redis(connection_pool=pool)), pool
 
 
 def test_a_users_pool_is_asked_once_and_after_a_break(world, own, unique_name):

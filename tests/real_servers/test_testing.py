@@ -40,16 +40,13 @@ def test_a_hold_that_is_taken_away_is_lost_at_once(redisson_factory, lock_name, 
 
 
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "write_lock"])
-def test_a_hold_that_is_taken_away_is_lost_at_once_in_asyncio(async_redisson, lock_name, kind):
-    async def main():
-        lock = handle(async_redisson, kind, lock_name)
-        with pytest.raises(LockLostError):  # noqa: PT012
-            async with lock.hold() as lease:
-                await take_away(lock)
-                assert lease.lost
-        assert not await lock.is_locked()
-
-    asyncio.run(main())
+async def test_a_hold_that_is_taken_away_is_lost_at_once_in_asyncio(async_redisson, lock_name, kind):
+    lock = handle(async_redisson, kind, lock_name)
+    with pytest.raises(LockLostError):  # noqa: PT012
+        async with lock.hold() as lease:
+            await take_away(lock)
+            assert lease.lost
+    assert not await lock.is_locked()
 
 
 def test_a_free_lock_cannot_be_taken_away(redisson, async_redisson, lock_name):
@@ -66,7 +63,7 @@ def test_a_free_lock_cannot_be_taken_away(redisson, async_redisson, lock_name):
 
 def test_what_has_no_owner_cannot_be_taken_away(redisson, lock_name):
     with pytest.raises(TypeError, match="not Semaphore"):
-        take_away(redisson.get_semaphore(lock_name))  # type: ignore[call-overload]
+        take_away(redisson.get_semaphore(lock_name))
 
 
 # ---- lose_next_reply -------------------------------------------------------------------------------------------------
@@ -109,14 +106,7 @@ def test_a_client_is_cut_off_alone_and_comes_back(redisson_factory, lock_name, s
 
 
 @pytest.mark.parametrize("silent", [False, True], ids=["closed", "silent"])
-def test_an_asyncio_client_is_cut_off_and_comes_back(async_redisson_factory, lock_name, silent):
-    async def main():
-        client = async_redisson_factory(Config(timeout=0.5))
-        async with client.get_lock(lock_name):
-            with partition(client, silent=silent), pytest.raises(AWAY):
-                await client.get_lock(f"{lock_name}-2").is_locked()
-            assert await once_connected(client.get_lock(lock_name).is_locked)
-
+async def test_an_asyncio_client_is_cut_off_and_comes_back(async_redisson_factory, lock_name, silent):
     async def once_connected(call):
         over = time.monotonic() + 10
         while True:  # A connection that was begun in the silence may fail, or take its time, after it.
@@ -126,7 +116,11 @@ def test_an_asyncio_client_is_cut_off_and_comes_back(async_redisson_factory, loc
                 if time.monotonic() > over:
                     raise
 
-    asyncio.run(main())
+    client = async_redisson_factory(Config(timeout=0.5))
+    async with client.get_lock(lock_name):
+        with partition(client, silent=silent), pytest.raises(AWAY):
+            await client.get_lock(f"{lock_name}-2").is_locked()
+        assert await once_connected(client.get_lock(lock_name).is_locked)
 
 
 def test_a_hold_is_lost_when_the_partition_outlasts_its_lease(redisson_factory, lock_name):

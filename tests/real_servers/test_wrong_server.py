@@ -62,7 +62,7 @@ def client_of(world: ClockWorld, service: Service, made: str, **config: Any) -> 
     """A client by a URL, of a client of redis-py, or of one with connections of the user's own class."""
     if made == "from_url":
         return world.from_url(service.proxy.url, **config)
-    module = world._redis_module()
+    module = world.redis_py
     theirs: Any = world.look_after(module.Redis(host=HOST, port=service.proxy.port))
     if made == "subclass":
         theirs.connection_pool.connection_class = type("Theirs", (module.Connection,), {})

@@ -98,7 +98,7 @@ class Crowd(ABC):
     def client(self, *, queued: bool = True) -> SimulatedClient:
         client = SimulatedClient(self.world.process(f"p{len(self.clients)}"), config=self.config)
         if not queued:
-            client.runtime.counts_listeners = lambda: False  # type: ignore[method-assign]
+            client.runtime.counts_listeners = lambda: False
         self.clients.append(client)
         return client
 

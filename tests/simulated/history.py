@@ -28,8 +28,6 @@ from tests.simulated.engine.checkers import leftovers
 from tests.simulated.engine.faults import Faults
 from tests.simulated.engine.world import Cancelled, Process, Task, World
 
-__all__ = ["NETWORK", "History", "Plan", "Result", "quiet"]
-
 NETWORK = Faults(
     lose_request=0.01,
     lose_reply=0.03,

@@ -15,8 +15,6 @@ from tests.simulated.engine.faults import Faults
 from tests.simulated.engine.world import Cancelled, Task
 from tests.simulated.stage import Stage
 
-__all__ = ["INTERRUPTIONS", "Interruption", "Scene", "walk"]
-
 
 class Scene(Stage, ABC):
     """A victim whose call is interrupted, and another client that goes on."""

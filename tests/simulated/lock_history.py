@@ -16,8 +16,6 @@ from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.engine.world import Process
 from tests.simulated.history import HandleHistory, Plan
 
-__all__ = ["CONFIG", "LockHistory", "LockPlan", "ReadWriteHistory", "TokenHistory"]
-
 CONFIG = Config(lock_watchdog_timeout=3.0, timeout=0.9, max_wait_without_check=2.0, fair_lock_wait_timeout=6.0)
 
 
@@ -54,7 +52,7 @@ class LockHistory(HandleHistory):
     def clients_in(self, process: Process) -> list[Any]:
         client = SimulatedClient(process, config=self.plan.config, presence=self.plan.presence)
         if self.plan.outside_queue and self.world.rng.random() < self.plan.outside_queue:
-            client.runtime.counts_listeners = lambda: False  # type: ignore[method-assign]
+            client.runtime.counts_listeners = lambda: False
         return [client]
 
     def watch(self) -> LockRules | ReadWriteRules:

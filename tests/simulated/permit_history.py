@@ -23,8 +23,6 @@ from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.engine.world import Cancelled, Process
 from tests.simulated.history import History, Plan
 
-__all__ = ["NETWORK", "PermitHistory", "PermitPlan"]
-
 CONFIG = Config(timeout=0.9, max_wait_without_check=2.0, lock_watchdog_timeout=3.0)
 
 NETWORK = replace(history.NETWORK, lose_reply=0.04, duplicate=0.04, straggle=0.04, straggle_seconds=50.0)
@@ -88,7 +86,7 @@ class PermitHistory(History):
         expected = {b"seats": b"%d" % TOTAL, b"ready": b"%d" % (self.count - self.counts)}
         now_ms = redis.now_us / 1000
         for name, total in ((b"leased", TOTAL), (b"only", 1)):
-            left = int(state.pop(name))  # type: ignore[arg-type]
+            left = int(state.pop(name))
             standing = state.pop(b"{%b}:timeout" % name, {})
             assert isinstance(standing, dict)
             endless = [permit for permit, ends in standing.items() if ends > now_ms]

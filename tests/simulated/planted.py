@@ -5,23 +5,16 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
 from pyredisson._lua import script_names
 from pyredisson._net.wire import script
 
-__all__ = ["Bug", "all_of", "cases_of", "check_found", "crowd_tests", "in_code", "in_script"]
-
-
-@dataclass
-class Bug:
-    """A bug: how it is planted."""
-
-    plant: Callable[[pytest.MonkeyPatch], object]
+#: A bug: what plants it.
+Bug: TypeAlias = Callable[[pytest.MonkeyPatch], object]
 
 
 def in_script(name: str, *changes: tuple[str, str]) -> Bug:
@@ -39,17 +32,17 @@ def in_script(name: str, *changes: tuple[str, str]) -> Bug:
             patch.setattr(target, "text", text.encode())
             patch.setattr(target, "sha", hashlib.sha1(text.encode()).hexdigest())
 
-    return Bug(plant)
+    return plant
 
 
 def in_code(target: object, name: str, value: object) -> Bug:
     """A bug in the code: an attribute is another."""
-    return Bug(lambda patch: patch.setattr(target, name, value))
+    return lambda patch: patch.setattr(target, name, value)
 
 
 def all_of(*bugs: Bug) -> Bug:
     """Several at once."""
-    return Bug(lambda patch: [bug.plant(patch) for bug in bugs])
+    return lambda patch: [bug(patch) for bug in bugs]
 
 
 def check_found(
@@ -71,7 +64,7 @@ def check_found(
     Raises:
         AssertionError: No test has found it, or it does not fit the code.
     """
-    bug.plant(patch)
+    bug(patch)
     for what, test in tests:
         try:
             test()

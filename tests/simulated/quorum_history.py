@@ -15,8 +15,6 @@ from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.engine.world import Process
 from tests.simulated.history import HandleHistory, Plan
 
-__all__ = ["CONFIG", "GUARD", "QuorumHistory", "QuorumPlan"]
-
 #: Longer than any lease here: a node that was restarted empty has no vote for so long.
 GUARD = 5.0
 
@@ -105,7 +103,7 @@ class QuorumHistory(HandleHistory):
                 at = rng.uniform(0.0, self.trouble)
                 data = rng.random() < 0.3
                 world.at(at, node.crash)
-                world.at(at + rng.uniform(0.05, 2.0), lambda node=node, data=data: node.restart(data=data))  # type: ignore[misc]
+                world.at(at + rng.uniform(0.05, 2.0), lambda node=node, data=data: node.restart(data=data))
         self.cancel_some(0.3, 60)
 
     def heal(self) -> None:

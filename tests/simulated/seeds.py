@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-__all__ = ["first_of", "runs"]
-
 FAULTS = ("lose_reply", "straggle", "reset", "lose_request", "duplicate")
 
 

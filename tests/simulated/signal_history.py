@@ -18,8 +18,6 @@ from tests.simulated.engine.world import Process
 from tests.simulated.history import NETWORK, History, Plan, Result
 from tests.simulated.permit_history import TOTAL, Held, PermitHistory
 
-__all__ = ["BarrierHistory", "BarrierPlan", "BoundedHistory"]
-
 FAULTS = replace(NETWORK, straggle=0.05)
 
 

@@ -9,8 +9,6 @@ from pyredisson.config import Config
 from tests.simulated.engine.runtime import SimulatedClient, SimulatedOwner
 from tests.simulated.engine.world import World
 
-__all__ = ["Stage"]
-
 
 class Stage:
     """Two clients of one server, and an owner who is told what to do."""

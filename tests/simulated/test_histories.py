@@ -17,7 +17,7 @@ from tests.simulated.engine.checkers import Violation
 from tests.simulated.history import quiet
 from tests.simulated.lock_history import CONFIG, LockHistory, LockPlan, ReadWriteHistory, TokenHistory
 from tests.simulated.permit_history import PermitHistory, PermitPlan
-from tests.simulated.planted import Bug, check_found, in_code, in_script
+from tests.simulated.planted import check_found, in_code, in_script
 from tests.simulated.quorum_history import QuorumHistory, QuorumPlan
 from tests.simulated.seeds import first_of, runs
 
@@ -161,56 +161,41 @@ def _forgetful(self: TokenKind, call: AcquireCall, epoch: int, repeat: bool) -> 
     return ACQUIRE(self, call, 0, repeat)
 
 
-BUGS: dict[str, tuple[Callable[[int], Any], Bug]] = {
-    "a release of a token lock compares no token": (TokenHistory, in_code(TokenKind, "release", _careless)),
-    "an acquire of a token lock has no epoch": (TokenHistory, in_code(TokenKind, "acquire", _forgetful)),
-    "a reader is let in beside a writer": (
-        ReadWriteHistory,
-        in_script(
+BUGS = {
+    TokenHistory: {
+        "a release of a token lock compares no token": in_code(TokenKind, "release", _careless),
+        "an acquire of a token lock has no epoch": in_code(TokenKind, "acquire", _forgetful),
+    },
+    ReadWriteHistory: {
+        "a reader is let in beside a writer": in_script(
             "read_lock_acquire",
             (
                 "elseif mode ~= 'read' and redis.call('hexists', KEYS[1], ARGV[1] .. ':write') == 0 then",
                 "elseif false then",
             ),
         ),
-    ),
-    "a writer is let in beside readers": (
-        ReadWriteHistory,
-        in_script(
+        "a writer is let in beside readers": in_script(
             "write_lock_acquire", ("if mode ~= 'write' or not held then", "if mode == 'write' and not held then")
         ),
-    ),
-    "the last write unlock takes the reads with it": (
-        ReadWriteHistory,
-        in_script("write_lock_release", ("if reads then", "if false then")),
-    ),
-    "one reader's end frees all": (
-        ReadWriteHistory,
-        in_script("read_lock_release", ("local free = redis.call('hlen', KEYS[1]) == 2", "local free = true")),
-    ),
-    "a reader's end cuts the time of others": (
-        ReadWriteHistory,
-        in_script("read_lock_release", ("cut = longest", "cut = 50")),
-    ),
-    "a renewal brings back what has ended": (
-        ReadWriteHistory,
-        in_script(
+        "the last write unlock takes the reads with it": in_script(
+            "write_lock_release", ("if reads then", "if false then")
+        ),
+        "one reader's end frees all": in_script(
+            "read_lock_release", ("local free = redis.call('hlen', KEYS[1]) == 2", "local free = true")
+        ),
+        "a reader's end cuts the time of others": in_script("read_lock_release", ("cut = longest", "cut = 50")),
+        "a renewal brings back what has ended": in_script(
             "read_lock_renew",
             ("if left ~= -2 then", "redis.call('set', holds .. i, 1) left = -1\n        if true then"),
         ),
-    ),
-    "a renewal cuts the lock's time": (
-        ReadWriteHistory,
-        in_script("read_lock_renew", ("live_for(KEYS[at], ARGV[1])", "redis.call('pexpire', KEYS[at], ARGV[1])")),
-    ),
-    "a reader lives without the lock": (
-        ReadWriteHistory,
-        in_script("read_lock_acquire", ("live_for(KEYS[1], ARGV[4])", "")),
-    ),
-    "a read unlock does not check the epoch": (
-        ReadWriteHistory,
-        in_script("read_lock_release", ("tonumber(stored) > tonumber(ARGV[2])", "false")),
-    ),
+        "a renewal cuts the lock's time": in_script(
+            "read_lock_renew", ("live_for(KEYS[at], ARGV[1])", "redis.call('pexpire', KEYS[at], ARGV[1])")
+        ),
+        "a reader lives without the lock": in_script("read_lock_acquire", ("live_for(KEYS[1], ARGV[4])", "")),
+        "a read unlock does not check the epoch": in_script(
+            "read_lock_release", ("tonumber(stored) > tonumber(ARGV[2])", "false")
+        ),
+    },
 }
 
 #: Which seed found it the last time, where that is not among the first: tried before the others, which take longer.
@@ -218,8 +203,7 @@ FOUND_BY = {"a read unlock does not check the epoch": 56}
 
 
 @pytest.mark.planted
-@pytest.mark.parametrize("name", BUGS)
-def test_a_planted_bug_is_found(name, monkeypatch):
-    kind, bug = BUGS[name]
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, bugs in BUGS.items() for name in bugs])
+def test_a_planted_bug_is_found(kind, name, monkeypatch):
     seeds = first_of(FOUND_BY.get(name), 400 if kind is ReadWriteHistory else 200)
-    check_found(monkeypatch, name, bug, ((f"seed {seed}", kind(seed).run) for seed in seeds), by=Violation)
+    check_found(monkeypatch, name, BUGS[kind][name], ((f"seed {seed}", kind(seed).run) for seed in seeds), by=Violation)

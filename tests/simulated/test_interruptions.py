@@ -114,7 +114,7 @@ class LockScene(Scene):
 
     def make(self, client: SimulatedClient) -> Lock:
         """What is taken."""
-        return getattr(client, f"get_{self.case.kind}")("orders")  # type: ignore[no-any-return]
+        return getattr(client, f"get_{self.case.kind}")("orders")
 
     def rules(self) -> None:
         """What is checked all along."""

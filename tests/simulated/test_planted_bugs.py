@@ -224,8 +224,8 @@ BUGS = {
     "a fair lock notifies the last one": in_script(
         "fair_release",
         (
-            "reply = 1 + redis.call(ARGV[6], KEYS[6] .. ':' .. head, ARGV[7])",
-            "reply = 1 + redis.call(ARGV[6], KEYS[6] .. ':' .. redis.call('lindex', queue, -1), ARGV[7])",
+            "redis.call(ARGV[6], KEYS[6] .. ':' .. head, ARGV[7]) or 0)",
+            "redis.call(ARGV[6], KEYS[6] .. ':' .. redis.call('lindex', queue, -1), ARGV[7]) or 0)",
         ),
     ),
     "a fair waiter that goes away stays in the queue": in_code(acquire, "leave_queue", _stays_in_the_queue),
@@ -265,16 +265,19 @@ BUGS = {
         "semaphore_release", ("redis.call(ARGV[3], KEYS[3], string.format('%.0f', total))", "")
     ),
     "what an interrupted acquire took is kept": in_script(
-        "semaphore_undo", ("if number == ARGV[2] and", "if false and")
+        "semaphore_undo", ("local available = number == ARGV[2] and", "local available = false and")
     ),
-    "an expired permit counts as given back": in_script("permit_release", ("local reply = 0", "local reply = 1")),
+    "an expired permit counts as given back": in_script(
+        "permit_release", ("reply = tonumber(ends) > now and 1 or 0", "reply = 1")
+    ),
     "a permit is given back twice": in_script("permit_release", ("redis.call('zrem', KEYS[4], ARGV[2])", "")),
     "one permit of several that are acquired is not counted": in_script(
         "permit_acquire",
         ("redis.call('decrby', KEYS[1], #ids)", "redis.call('decrby', KEYS[1], math.max(#ids - 1, 1))"),
     ),
     "a list of permits is released without all of them": in_script(
-        "permit_release_all", ("if reply == 1 and not (ends and tonumber(ends) > now) then", "if i < 0 then")
+        "permit_release_all",
+        ("if reply == 1 and (tonumber(redis.call('zscore', taken, permit)) or 0) <= now then", "if i < 0 then"),
     ),
     "a permit is certain from its reply on": in_code(Ownership, "granted", _permit_granted_from_the_reply),
     "a renewed permit expires": in_script(

@@ -55,9 +55,9 @@ class Stage(stages.Stage):
 
             async def ask_wrongly(command: tuple[str, ...], timeout: float) -> Reply:
                 if command[0] not in ("SET", "DEL"):
-                    return await execute(command, timeout)  # type: ignore[no-any-return]
+                    return await execute(command, timeout)
                 self.asked += 1
-                return await wrong(timeout, self.client)  # type: ignore[no-any-return]
+                return await wrong(timeout, self.client)
 
             runtime.execute = ask_wrongly
 
@@ -156,7 +156,7 @@ def test_a_search_for_the_holder_that_goes_wrong_hides_no_error():
     for wrong in WRONG:
 
         async def execute(command, timeout, wrong=wrong):
-            return await wrong(timeout, stage.client)  # type: ignore[no-any-return]
+            return await wrong(timeout, stage.client)
 
         runtime.execute = execute
         began = stage.world.now

@@ -12,7 +12,7 @@ from pyredisson._core import releasing as release
 from pyredisson._core.client import ClientCore
 from pyredisson._core.ownership import Ownership
 from pyredisson._core.runtime import run
-from pyredisson._core.server import KnownRestarts
+from pyredisson._core.server import ServerState
 from pyredisson._quorum import hold, multi_lock, redlock
 from pyredisson._quorum import redlock as restart_guard
 from pyredisson._quorum.hold import MultiHold, certain_until
@@ -47,7 +47,7 @@ class Scene:
 
     def do(self, lock: MultiLock, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Do something in the lock's process, always in the name of one owner, and wait for its end."""
-        process = lock._core.client.runtime.process  # type: ignore[attr-defined]
+        process = lock._core.client.runtime.process
         owner = self.owners.setdefault(id(lock), SimulatedOwner(self.world))
         task = process.start(call(), "task", owner)
         self.world.run(until=task.done, seconds=100)
@@ -138,11 +138,11 @@ def test_split_votes_do_not_go_on_for_ever():
         for seed in range(30):
             scene = Scene(seed=seed)
             tasks = [
-                lock._core.client.runtime.process.start(work(lock), f"t{index}")  # type: ignore[attr-defined]
+                lock._core.client.runtime.process.start(work(lock), f"t{index}")
                 for index, lock in enumerate([scene.lock(f"p{index}") for index in range(5)])
             ]
             with scene.world:
-                assert scene.world.run(until=lambda tasks=tasks: all(task.done() for task in tasks), seconds=30)  # type: ignore[misc]
+                assert scene.world.run(until=lambda tasks=tasks: all(task.done() for task in tasks), seconds=30)
                 for task in tasks:
                     task.outcome.result()
                 scene.end()
@@ -158,9 +158,9 @@ def test_a_late_copy_of_a_request_takes_nothing():
     slow = scene.world.nodes[2]
     mine = scene.lock("mine")
     arrive = slow.arrive
-    slow.arrive = lambda call: None if late else (late.append(call), None)[1]  # type: ignore[method-assign]
+    slow.arrive = lambda call: None if late else (late.append(call), None)[1]
     assert scene.do(mine, lambda: mine.try_lock(0, 8))
-    slow.arrive = arrive  # type: ignore[method-assign]
+    slow.arrive = arrive
     scene.do(mine, mine.unlock)
     # What was not answered is settled in the background, under the next epoch.
     assert scene.world.run(until=lambda: slow.commands > 0, seconds=3)
@@ -237,7 +237,7 @@ def _interrupt(use: str, how: str, point: int, *, stopped: bool = False) -> bool
     if stopped:
         scene.world.nodes[1].pause()
         scene.world.after(1.0, scene.world.nodes[1].resume)
-    task = lock._core.client.runtime.process.start(USES[use](lock), "task")  # type: ignore[attr-defined]
+    task = lock._core.client.runtime.process.start(USES[use](lock), "task")
     task.cancel_at = point
     scene.world.run(until=task.done, seconds=30)
     finished = task.suspensions < point
@@ -304,7 +304,7 @@ BUGS = {
     ),
     "a restarted node votes": in_code(RestartGuard, "has_vote", lambda self, index, now: True),
     "a run id is forgotten, and so is an uptime": all_of(
-        in_code(KnownRestarts, "_learned", lambda self, facts, before: None),
+        in_code(ServerState, "_note_start", lambda self, facts, before: None),
         in_code(restart_guard, "CLEARLY_OLDER", 1e9),
     ),
     "what was taken in vain is kept": in_code(redlock, "undo", _gives_nothing_back),
@@ -322,7 +322,7 @@ def test_a_lost_quorum_is_reported():
         await lock.lock()
         for node in scene.world.nodes[:2]:
             node.redis.command("DEL", "orders")
-        await scene.world.pause_of(lock._core.client.runtime.process, 3.0)  # type: ignore[attr-defined]
+        await scene.world.pause_of(lock._core.client.runtime.process, 3.0)
         assert told == ["orders"] * 3, told
         await lock.unlock()
 

@@ -109,7 +109,7 @@ def a_refused_unlock_ends_the_renewal(stage: Stage) -> None:
             raise Rejected(rx.NoPermissionError("this user has no permissions to publish"))
         return await ask(request, timeout)
 
-    runtime.eval = refuse  # type: ignore[method-assign]
+    runtime.eval = refuse
     with pytest.raises(rx.NoPermissionError):
         stage.do(stage.lock.unlock())
     assert stage.other_gets_it(WATCHDOG + 1), "it is renewed although its owner gave it back"
@@ -164,13 +164,13 @@ def a_renewal_that_crosses_with_the_unlock_is_no_loss(stage: Stage) -> None:
             await stage.world.pause_of(runtime.process, 0.1)
         return reply
 
-    runtime.eval = cross  # type: ignore[method-assign]
+    runtime.eval = cross
     stage.do(stage.lock.lock())
     stage.world.run(until=lambda: bool(renewals), seconds=WATCHDOG)
     stage.do(stage.lock.unlock())
     stage.let_pass(1)
     assert stage.lost == []
-    runtime.eval = ask  # type: ignore[method-assign]
+    runtime.eval = ask
     stage.end()
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-import os
-import subprocess
-import sys
 from typing import Any
 
+from tests.command_line import run_python
 from tests.simulated.lock_history import LockHistory, LockPlan, TokenHistory
 from tests.simulated.permit_history import PermitHistory
 from tests.simulated.quorum_history import QuorumHistory
@@ -29,18 +27,11 @@ HISTORIES: dict[str, tuple[Any, ...]] = {
 
 def trace(name: str, seed: int) -> str:
     history, *plan = HISTORIES[name]
-    return history(seed, *plan).run().world.trace  # type: ignore[no-any-return]
+    return history(seed, *plan).run().world.trace
 
 
 def test_a_seed_is_the_same_history_in_another_process():
     code = "from tests.simulated.test_seeds import HISTORIES, trace\nprint([trace(name, 7) for name in HISTORIES])"
-
-    def run(hash_seed):
-        env = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    traces = run("1")
-    assert traces == run("2")
+    traces, again = (run_python(code, PYTHONHASHSEED=seed).stdout for seed in "12")
+    assert traces == again
     assert len(set(ast.literal_eval(traces))) == len(HISTORIES)

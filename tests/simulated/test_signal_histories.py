@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from tests.simulated.engine.runtime import SimulatedClient
 from tests.simulated.engine.world import World
 from tests.simulated.history import quiet
 from tests.simulated.permit_history import PermitPlan
-from tests.simulated.planted import check_found, in_code, in_script
+from tests.simulated.planted import Bug, check_found, in_code, in_script
 from tests.simulated.seeds import runs
 from tests.simulated.signal_history import BarrierHistory, BarrierPlan, BoundedHistory
 
@@ -90,7 +91,7 @@ def test_no_seed_breaks_a_rule(history, volume):
 
 def play_quietly(history: type[BarrierHistory | BoundedHistory], seed: int) -> None:
     """Play a history without faults, in which a message wakes each waiter."""
-    played = history(seed, QUIET[history])  # type: ignore[arg-type]
+    played = history(seed, QUIET[history])
     result = played.run()
     assert (result.unknown, result.errors) == (0, 0)
     assert not any(client.core.subscriptions.last_resorts for client in played.clients)
@@ -104,64 +105,59 @@ def test_without_faults_a_message_wakes_each_waiter(history):
 
 # ---- planted bugs ----------------------------------------------------------------------------------------------------
 
-#: Bugs of conditions and events.
-SIGNAL_BUGS = {
-    "a notification forgets to remove its waiter": in_script(
-        "condition_notify", ("redis.call('zrem', KEYS[3], member)\n            woken", "woken")
-    ),
-    "a wait gives up the lock and does not join": in_script("condition_wait", ("if member ~= '' and", "if false and")),
-    "a notification is not published": in_script(
-        "condition_notify",
-        ("redis.call(ARGV[2], KEYS[3] .. ':' .. string.match(member, '^[^:]*'), member) > 0", "true"),
-    ),
-    "a set is not published": in_script("event_change", ("redis.call(ARGV[4], KEYS[3], ARGV[3])", "")),
-}
-
-#: Bugs, and the histories that find them.
-HISTORY_BUGS = {
-    "a check at a barrier joins again": (
-        BarrierHistory,
-        in_script("barrier_visit", ("mine = who == ARGV[5] and number or mine", "mine = nil")),
-    ),
-    "a late copy of a wait joins the next generation": (
-        BarrierHistory,
-        in_script("barrier_visit", ("if number and tonumber(number) > tonumber(ARGV[1]) then", "if false then")),
-    ),
-    "all at a barrier have the number of the first": (
-        BarrierHistory,
-        in_script("barrier_visit", ("and -3 - parties or -1", "and -2 or -1")),
-    ),
-    "the opening of a barrier is not published": (
-        BarrierHistory,
-        in_script("barrier_visit", ("redis.call(ARGV[2], KEYS[3], mode .. ' ' .. generation)", "")),
-    ),
-    "a message ends the waits of other generations": (
-        BarrierHistory,
-        in_code(Visit, "notified", lambda visit, payload: setattr(visit, "ended", True) or 1),
-    ),
-    "a bounded semaphore counts a repeated release twice": (
-        BoundedHistory,
-        in_script("semaphore_release", ("if number == ARGV[1] then", "if false then")),
-    ),
-    "a bounded semaphore has no bound": (
-        BoundedHistory,
-        in_script("semaphore_release", ("+ tonumber(given) <= tonumber(ARGV[4]) then", "then")),
-    ),
+#: Bugs by the histories that find them; those of conditions and events are found without one.
+BUGS: dict[type[Any] | None, dict[str, Bug]] = {
+    None: {
+        "a notification forgets to remove its waiter": in_script(
+            "condition_notify", ("redis.call('zrem', KEYS[3], member)\n            woken", "woken")
+        ),
+        "a wait gives up the lock and does not join": in_script(
+            "condition_wait", ("if member ~= '' and", "if false and")
+        ),
+        "a notification is not published": in_script(
+            "condition_notify",
+            ("redis.call(ARGV[2], KEYS[3] .. ':' .. string.match(member, '^[^:]*'), member) > 0", "true"),
+        ),
+        "a set is not published": in_script("event_change", ("redis.call(ARGV[4], KEYS[3], ARGV[3])", "")),
+    },
+    BarrierHistory: {
+        "a check at a barrier joins again": in_script(
+            "barrier_visit", ("mine = who == ARGV[5] and number or mine", "mine = nil")
+        ),
+        "a late copy of a wait joins the next generation": in_script(
+            "barrier_visit", ("if number and tonumber(number) > tonumber(ARGV[1]) then", "if false then")
+        ),
+        "all at a barrier have the number of the first": in_script(
+            "barrier_visit", ("and -3 - parties or -1", "and -2 or -1")
+        ),
+        "the opening of a barrier is not published": in_script(
+            "barrier_visit", ("redis.call(ARGV[2], KEYS[3], mode .. ' ' .. generation)", "")
+        ),
+        "a message ends the waits of other generations": in_code(
+            Visit, "notified", lambda visit, payload: setattr(visit, "ended", True) or 1
+        ),
+    },
+    BoundedHistory: {
+        "a bounded semaphore counts a repeated release twice": in_script(
+            "semaphore_release", ("if number == ARGV[1] then", "if false then")
+        ),
+        "a bounded semaphore has no bound": in_script(
+            "semaphore_release", ("+ tonumber(given) <= tonumber(ARGV[4]) then", "then")
+        ),
+    },
 }
 
 
-def _finders(name: str) -> Iterator[tuple[str, Callable[[], object]]]:
+def _finders(history: type[Any] | None) -> Iterator[tuple[str, Callable[[], object]]]:
     for seed in range(60):
-        if name in SIGNAL_BUGS:
+        if history is None:
             yield f"seed {seed}", partial(play, seed, Faults())
         else:
-            history = HISTORY_BUGS[name][0]
             yield f"seed {seed} in quiet", partial(play_quietly, history, seed % 5)
             yield f"seed {seed}", history(seed).run
 
 
 @pytest.mark.planted
-@pytest.mark.parametrize("name", [*SIGNAL_BUGS, *HISTORY_BUGS])
-def test_a_planted_bug_is_found(name, monkeypatch):
-    bug = SIGNAL_BUGS[name] if name in SIGNAL_BUGS else HISTORY_BUGS[name][1]
-    check_found(monkeypatch, name, bug, _finders(name))
+@pytest.mark.parametrize(("history", "name"), [(history, name) for history, bugs in BUGS.items() for name in bugs])
+def test_a_planted_bug_is_found(history, name, monkeypatch):
+    check_found(monkeypatch, name, BUGS[history][name], _finders(history))

@@ -111,7 +111,7 @@ REGIMES = {
 def test_each_overlap_has_a_cause(name, chunk, volume):
     regime = REGIMES[name]
     seeds = range(chunk, volume(regime.usual, full=regime.full), regime.chunks)
-    seen = counted(partial(regime.kind, plan=regime.plan), seeds)  # type: ignore[call-arg]
+    seen = counted(partial(regime.kind, plan=regime.plan), seeds)
     assert all(seen[what] > 0 for what in regime.seen), f"{seen}, so nothing was tested"
     assert regime.overlaps is None or overlaps_of(seen) <= regime.overlaps
 
@@ -206,8 +206,8 @@ def a_waiter_hears_of_a_release_where_the_slot_went(seed: int) -> None:
         for _ in range(3):
             moved: list[bool] = []
             to = (scene.cluster.truth.shard_of(slot) + 1) % 3
-            assert scene.cluster.migrate(slot, to, lambda moved=moved: moved.append(True))  # type: ignore[misc]
-            assert scene.world.run(until=lambda moved=moved: bool(moved), seconds=10)  # type: ignore[misc]
+            assert scene.cluster.migrate(slot, to, lambda moved=moved: moved.append(True))
+            assert scene.world.run(until=lambda moved=moved: bool(moved), seconds=10)
         scene.world.run(seconds=1.5)
         assert not waiting.done()
         scene.start(holder, lock.unlock(), owner)

@@ -156,8 +156,8 @@ class TopologyHistory(HandleHistory):
             for host in self.network.hosts.values():
                 self.perhaps(
                     0.1,
-                    lambda process=process, host=host: self.network.cut(process, host),  # type: ignore[misc]
-                    lambda process=process, host=host: self.network.heal(process, host),  # type: ignore[misc]
+                    lambda process=process, host=host: self.network.cut(process, host),
+                    lambda process=process, host=host: self.network.heal(process, host),
                     (0.1, 3.0),
                 )
         self.cancel_some(0.25, 80)
@@ -231,31 +231,31 @@ class ClusterHistory(TopologyHistory):
         for _ in range(rng.randint(0, self.plan.migrations)):
             slot = slot_of(rng.choice(self.names()))
             to = rng.randrange(len(cluster.shards))
-            self.sometime(lambda slot=slot, to=to: cluster.migrate(slot, to), before=TROUBLE - 2.0)  # type: ignore[misc]
+            self.sometime(lambda slot=slot, to=to: cluster.migrate(slot, to), before=TROUBLE - 2.0)
         hows = ("fail_over",) if self.plan.calm else ("crash", "crash", "isolate", "fail_over")
         for _ in range(rng.randint(0, self.plan.failovers)):
             name, how = rng.choice(self.names()), rng.choice(hows)
             back, data = rng.uniform(0.2, 3.0), rng.random() < 0.5
             if how == "crash":
                 self.sometime(
-                    lambda name=name, back=back, data=data: cluster.crash(  # type: ignore[misc]
+                    lambda name=name, back=back, data=data: cluster.crash(
                         cluster.shard_of(name), back_after=back, data=data
                     ),
                     before=TROUBLE - CLUSTER_FAILOVER,
                 )
             elif how == "fail_over":
-                self.sometime(lambda name=name: cluster.fail_over(cluster.shard_of(name)))  # type: ignore[misc]
+                self.sometime(lambda name=name: cluster.fail_over(cluster.shard_of(name)))
             elif self.plan.isolate:
                 self.sometime(
-                    lambda name=name, back=back: cluster.isolate(cluster.shard_of(name), back),  # type: ignore[misc]
+                    lambda name=name, back=back: cluster.isolate(cluster.shard_of(name), back),
                     before=TROUBLE - CLUSTER_FAILOVER,
                 )
         if self.plan.calm:
             return
         for node in cluster.nodes:
             if rng.random() < 0.1:
-                at = self.sometime(lambda node=node: None if node.redis.paused else node.pause())  # type: ignore[misc]
-                self.world.at(at + rng.uniform(0.05, 0.4), node.resume)  # type: ignore[misc]
+                at = self.sometime(lambda node=node: None if node.redis.paused else node.pause())
+                self.world.at(at + rng.uniform(0.05, 0.4), node.resume)
 
     def whole(self) -> bool:
         return self.cluster.whole()
@@ -295,20 +295,18 @@ class SentinelHistory(TopologyHistory):
         for _ in range(rng.randint(0, self.plan.failovers)):
             how, away, data, best = rng.choice(hows), rng.uniform(0.2, 3.0), rng.random() < 0.5, rng.random() < 0.7
             calls = {
-                "crash": lambda away=away, data=data, best=best: sentinels.crash(  # type: ignore[misc]
-                    back_after=away, data=data, best=best
-                ),
-                "isolate": lambda away=away, best=best: sentinels.isolate(away, best=best),  # type: ignore[misc]
-                "fail_over": lambda best=best: sentinels.fail_over(best=best),  # type: ignore[misc]
+                "crash": lambda away=away, data=data, best=best: sentinels.crash(back_after=away, data=data, best=best),
+                "isolate": lambda away=away, best=best: sentinels.isolate(away, best=best),
+                "fail_over": lambda best=best: sentinels.fail_over(best=best),
             }
             self.sometime(calls[how], before=TROUBLE - SENTINEL_FAILOVER)
         for node in sentinels.sentinels:
             if rng.random() < 0.2:
                 self.world.at(rng.uniform(0.0, TROUBLE - 2.0), node.crash)
-                self.world.at(TROUBLE - 1.0, lambda node=node: node.restart())  # type: ignore[misc]
+                self.world.at(TROUBLE - 1.0, lambda node=node: node.restart())
         for server in sentinels.servers:
             if rng.random() < 0.1:
-                at = self.sometime(lambda server=server: None if server.redis.paused else server.pause())  # type: ignore[misc]
+                at = self.sometime(lambda server=server: None if server.redis.paused else server.pause())
                 self.world.at(at + rng.uniform(0.05, 0.3), server.resume)
 
     def whole(self) -> bool:

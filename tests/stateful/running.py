@@ -15,8 +15,6 @@ from tests.worlds.base import World
 from tests.worlds.environments import Environment
 from tests.worlds.simulated import SimulatedWorld
 
-__all__ = ["Machine", "run_on_server", "run_simulated"]
-
 
 class Machine(RuleBasedStateMachine):
     """A state machine in a world of its own, new and empty for each example.
@@ -57,7 +55,7 @@ def run_on_server(
 
 def _run(machine: type[Machine], open_world: Callable[[], World], simulated: bool, examples: int, steps: int) -> None:
     bound = type(machine.__name__, (machine,), {"open_world": staticmethod(open_world), "simulated": simulated})
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         bound,
         settings=settings(
             max_examples=examples,

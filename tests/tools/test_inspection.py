@@ -159,7 +159,7 @@ def test_all_kinds(build, fresh_server, open_stage):
     for name in views:
         assert inspector.lock(name) is not None, name
     assert sorted(view.name for view in inspector.locks("f*")) == ["fair", "fenced"]
-    assert inspector.lock("other:40").notes[-1].startswith("a string: a lock only if")  # type: ignore[union-attr]
+    assert inspector.lock("other:40").notes[-1].startswith("a string: a lock only if")
     assert inspector.lock("session:1") is None
 
 
@@ -182,7 +182,7 @@ def test_an_unlock_wakes_the_waiters(own, stage, kind):
     done = inspector.unlock("x", holder=one.id[:6])
     assert done.freed
     assert acquired.wait(10)
-    assert inspector.lock("x").holders[0].client_id == other.id  # type: ignore[union-attr]
+    assert inspector.lock("x").holders[0].client_id == other.id
     with pytest.raises(LockLostError):
         get(one, kind).unlock()
 

@@ -510,7 +510,7 @@ def test_a_lock_held_by_hand(holder, own, run, command_line):
     with own.client() as direct:
         assert 590_000 < direct.pttl("x") <= 600_000
     with Inspector(own.url) as inspector:
-        [who] = inspector.lock("x").holders  # type: ignore[union-attr]
+        [who] = inspector.lock("x").holders
     assert (who.owner, who.reason) == (said["owner"], "INC-42")
     assert "by hand: INC-42" in run("ls").stdout
     assert run("leaks").exit_code == 0

@@ -25,7 +25,8 @@ def client(own: Server) -> Iterator[Redisson]:
 @pytest.fixture
 def run(own: Server, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """``run("seats", "--set", "5")``: the command, on the test's own server."""
-    monkeypatch.setattr("pyredisson._tools.by_hand.say", partial(click.echo, err=True))  # Else to the file descriptor.
+    for module in ("by_hand", "common"):  # Else to the file descriptor.
+        monkeypatch.setattr(f"pyredisson._tools.{module}.say", partial(click.echo, err=True))
 
     def call(*arguments: str, url: str = own.url) -> Result:
         return CliRunner().invoke(cli, ["permits", *arguments], env={"PYREDISSON_URL": url})

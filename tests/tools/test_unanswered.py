@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from pyredisson import Config, Redisson
 from pyredisson._tools.cli import cli
-from pyredisson._tools.exporter import Exporter, Scanner, write_once
+from pyredisson._tools.metrics import Exporter, Scanner, write_once
 from pyredisson._tools.watch import Watch, glance_at
 from pyredisson.inspection import Inspector, Snapshot
 from tests.servers import HOST, Server
@@ -122,7 +122,7 @@ def test_waiters_that_may_not_be_counted_are_not_none(own, held, run):
     assert free.exit_code == 77
     assert "no client waits" not in free.output
     with Inspector(url) as inspector:
-        assert inspector.lock("orders").waiters_known is False  # type: ignore[union-attr]
+        assert inspector.lock("orders").waiters_known is False
         with pytest.raises(rx.NoPermissionError, match="pubsub"):
             inspector.wait_graph()
 
@@ -228,7 +228,7 @@ def test_a_watch_is_no_waiter(cluster, unique_name, run):
         waiter = threading.Thread(target=lambda: other.get_lock(names[0]).try_lock(60))
         waiter.start()
         until(lambda: glance_at(names, inspectors[0])[0].waiting == 1)
-        assert inspectors[0].lock(names[0]).waiting == 1  # type: ignore[union-attr]
+        assert inspectors[0].lock(names[0]).waiting == 1
         assert glance_at(names, inspectors[0])[1].waiting == 0
         client.get_lock(names[0]).unlock()
         waiter.join()
@@ -269,7 +269,7 @@ def exported(scanner: Scanner) -> dict[str, float]:
 
 
 def test_a_scan_that_has_not_ended_says_nothing_of_the_server(monkeypatch):
-    monkeypatch.setattr("pyredisson._tools.exporter.Scanner.latest.__defaults__", (0.01,))
+    monkeypatch.setattr("pyredisson._tools.metrics.Scanner.latest.__defaults__", (0.01,))
     ended = threading.Event()
 
     def scan(keep):
@@ -283,7 +283,7 @@ def test_a_scan_that_has_not_ended_says_nothing_of_the_server(monkeypatch):
 
 
 def test_once_waits_for_its_scan(monkeypatch, capsys):
-    monkeypatch.setattr("pyredisson._tools.exporter.Scanner.latest.__defaults__", (0.01,))
+    monkeypatch.setattr("pyredisson._tools.metrics.Scanner.latest.__defaults__", (0.01,))
     threading.Timer(0.3, (ended := threading.Event()).set).start()
     scanner = Scanner(lambda _: (ended.wait(10), Snapshot(1.0))[1], 60.0)
     assert write_once(Exporter(scanner), scanner) == 0

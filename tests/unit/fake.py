@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
 from pyredisson._core.client import ClientCore
@@ -17,12 +16,11 @@ from pyredisson._core.owners import Caller
 from pyredisson._core.presence import Identity
 from pyredisson._core.replicas import ReplicaAcknowledgement
 from pyredisson._core.runtime import Background, NumberedRequest, Reply, Request, Ticket, numbered
-from pyredisson._shared.owners import AnyOwner
 from pyredisson.lease import Lease
 
 
 @dataclass
-class FakeOwner(AnyOwner):
+class FakeOwner(Caller):
     """A thread that dies when it is told to."""
 
     number: int = 1
@@ -51,9 +49,7 @@ class FakeMutex:
         assert not self.held, "taken twice"
         self.held = True
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.held = False
 
 

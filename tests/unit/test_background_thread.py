@@ -73,7 +73,7 @@ def test_what_a_signal_handler_raises_while_a_thread_begins_comes_out(interrupt,
     class InterruptedEvent(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
             condition = threading.Condition(threading.Lock())
-            restore: Callable[[object], None] = condition._acquire_restore  # type: ignore[attr-defined]
+            restore: Callable[[object], None] = condition._acquire_restore
 
             def restore_interrupted(state: object) -> None:
                 interrupt()

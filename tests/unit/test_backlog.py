@@ -31,7 +31,7 @@ def settled_as_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def held_by(runtime: FakeRuntime, name: str) -> tuple[Ownership, SingleHold]:
     """Return an ownership, and the one hold that it has."""
-    ownership = Ownership((name, "client:1"), FakeOwner(), runtime)  # type: ignore[arg-type]
+    ownership = Ownership((name, "client:1"), FakeOwner(), runtime)
     hold = SingleHold(30_000, 29.0, watchdog=True)
     assert ownership.granted(ownership.begin_acquire(hold).request_id, hold, runtime.now())
     return ownership, hold
@@ -43,14 +43,14 @@ class FakeClient:
     def __init__(self, *, cluster: bool = False) -> None:
         self.runtime = FakeRuntime()
         if cluster:
-            self.runtime.place = lambda name: 7  # type: ignore[method-assign, return-value, assignment]
+            self.runtime.place = lambda name: 7
         self.events: list[Event] = []
         self.asked: list[str] = []
         self.budgets: list[float] = []
         self.trouble: dict[str, Callable[[], Exception]] = {}
         self.takes = 0.0
         self.server = ServerState(self.runtime.mutex(), self.runtime.now, complain=lambda _: None, strict=False)
-        self.backlog = Backlog(self, lambda now: 1.0)  # type: ignore[arg-type]
+        self.backlog = Backlog(self, lambda now: 1.0)
 
     def emit(self, event: Event) -> None:
         self.events.append(event)

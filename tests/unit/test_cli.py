@@ -2,8 +2,6 @@
 
 import os
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -11,6 +9,7 @@ from pyredisson._tools.cli import COMMANDS
 from pyredisson._tools.common import ExitCode, plain
 from pyredisson._tools.demo import SaleResult, show_results
 from pyredisson._tools.run import find_program
+from tests.command_line import run_python
 
 
 def test_the_help_groups_the_commands(command_line):
@@ -32,9 +31,7 @@ def test_the_help_groups_the_commands(command_line):
 )
 def test_without_the_extra_it_says_what_to_install(words, missing, extra):
     program = f"import sys; sys.modules[{missing!r}] = None; from pyredisson.__main__ import main; main()"
-    command = [sys.executable, "-c", program, *words.split()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    assert done.returncode == 2
+    done = run_python(program, *words.split(), exit_code=2)
     assert f'pip install "pyredisson[{extra}]"' in done.stderr
     assert missing.replace("_", "-") in done.stderr
     assert "Traceback" not in done.stderr

@@ -174,7 +174,7 @@ def test_a_wrong_value_is_refused_by_the_name_of_its_setting(name):
 @pytest.mark.parametrize("name", [name for name in TIMES if name not in OPTIONAL_TIMES])
 def test_a_time_that_is_always_needed_cannot_be_left_out(name):
     with pytest.raises(TypeError, match=name):
-        Config(**{name: None})  # type: ignore[arg-type]
+        Config(**{name: None})
 
 
 @pytest.mark.parametrize("name", KEPT)
@@ -186,12 +186,12 @@ def test_a_right_value_is_kept(name):
 def test_callbacks_are_callable():
     Config(on_lock_lost=lambda name, thread_id: None, listeners=(print,))
     with pytest.raises(TypeError, match="on_lock_lost"):
-        Config(on_lock_lost="print")  # type: ignore[arg-type]
+        Config(on_lock_lost="print")
     with pytest.raises(TypeError, match="listener"):
-        Config(listeners=(print, "print"))  # type: ignore[arg-type]
+        Config(listeners=(print, "print"))
     for odd in (print, None, "print"):
         with pytest.raises(TypeError, match=r"listeners=\(listener,\)"):
-            Config(listeners=odd)  # type: ignore[arg-type]
+            Config(listeners=odd)
 
 
 def test_callbacks_take_what_they_are_called_with():
@@ -199,14 +199,14 @@ def test_callbacks_take_what_they_are_called_with():
         with pytest.raises(TypeError, match="on_lock_lost is called with 2 arguments, the lock's name and the thread"):
             Config(on_lock_lost=wrong)
     with pytest.raises(TypeError, match="every listener is called with 1 argument, the event"):
-        Config(listeners=(print, lambda: None))  # type: ignore[arg-type]
+        Config(listeners=(print, lambda: None))
     for right in (lambda *told: None, lambda told, more=None: None, print, max, mock.Mock()):
         Config(on_lock_lost=right, listeners=(right,))
 
 
 def test_listeners_are_kept_from_changing():
     listeners = [print]
-    config = Config(listeners=listeners)  # type: ignore[arg-type]
+    config = Config(listeners=listeners)
     listeners.clear()
     assert config.listeners == (print,)
 
@@ -219,6 +219,6 @@ def test_a_config_is_a_value():
     assert pickle.loads(pickle.dumps(config)) == config
     assert dataclasses.replace(config, min_replicas=1) == Config(timeout=1, min_replicas=1)
     with pytest.raises(dataclasses.FrozenInstanceError):
-        config.timeout = 2.0  # type: ignore[misc]
+        config.timeout = 2.0
     with pytest.raises(ValueError, match="timeout"):
         dataclasses.replace(config, timeout=0)

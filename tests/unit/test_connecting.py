@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config
-from pyredisson._net.urls import SCHEMES, cluster_url, is_embedded_url, own_settings, url_of
+from pyredisson._net.urls import SCHEMES, cluster_url, endpoint_of, is_embedded_url, own_settings, url_of_endpoint
 
 both = pytest.mark.parametrize("api", [pyredisson, pyredisson.asyncio], ids=lambda api: api.__name__)
 
@@ -52,12 +52,13 @@ def test_known_settings_are_accepted(api, url):
 
 def test_a_client_of_the_other_form_is_led_there():
     with pytest.raises(TypeError, match=r"not redis\.asyncio.*; pyredisson\.asyncio\.Redisson"):
-        pyredisson.Redisson(redis.asyncio.Redis())  # type: ignore[arg-type]
+        pyredisson.Redisson(redis.asyncio.Redis())
     with pytest.raises(TypeError, match=r"not redis\.client.*; pyredisson\.Redisson"):
-        pyredisson.asyncio.Redisson(redis.Redis())  # type: ignore[arg-type]
-    for wrong in ("redis://h", 5, object()):
-        with pytest.raises(TypeError, match="from_url"):
-            pyredisson.Redisson(wrong)  # type: ignore[arg-type]
+        pyredisson.asyncio.Redisson(redis.Redis())
+    for api in (pyredisson, pyredisson.asyncio):
+        for wrong in ("redis://h", 5, object()):
+            with pytest.raises(TypeError, match="from_url"):
+                api.Redisson(wrong)
 
 
 @both
@@ -163,7 +164,7 @@ def test_a_client_with_unknowable_settings_is_refused():
     valkey = pytest.importorskip("valkey")
     asyncio_valkey = pytest.importorskip("valkey.asyncio")
 
-    class Tunnel(valkey.Connection):  # type: ignore[misc,name-defined]
+    class Tunnel(valkey.Connection):
         pass
 
     with pytest.raises(TypeError, match="from_url"):
@@ -263,7 +264,7 @@ SECRETS = st.text(min_size=8, max_size=20).filter(lambda text: text.isprintable(
 def test_no_secret_comes_through(secret, form):
     assume(secret not in form)
     quoted = quote(secret, safe="")
-    shown = url_of(redis.Redis.from_url(form.format(quoted)).connection_pool.connection_kwargs)
+    shown = url_of_endpoint(endpoint_of(redis.Redis.from_url(form.format(quoted))))
     assert shown is not None
     assert secret not in shown
     assert quoted not in shown

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import pyredisson
-from pyredisson._shared.deprecation import deprecated
+from pyredisson._shared.arguments import deprecated
 from tests.examples import ROOT
 
 

@@ -21,7 +21,7 @@ import pyredisson.asyncio
 from pyredisson import Config
 from pyredisson._core.runtime import run
 from tests.examples import reference
-from tests.promises.kinds import ended
+from tests.forms import ended
 
 FORMS = {"threads": pyredisson, "asyncio": pyredisson.asyncio}
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyredisson._tools.common import duration_text, parse_duration
+from pyredisson._tools.common import duration_text
+from pyredisson._tools.options import parse_duration
 
 
 @pytest.mark.parametrize(

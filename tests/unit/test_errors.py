@@ -57,7 +57,7 @@ def test_every_error_is_exported_and_drawn():
 @pytest.mark.parametrize("kind", BASES)
 def test_an_error_survives_pickling(kind, protocol):
     error = kind("it went wrong", name="orders")
-    error.more = [1, 2]  # type: ignore[attr-defined]
+    error.more = [1, 2]
     if isinstance(error, QuorumUnreachableError):
         error.nodes = {"a:1": "refused", "b:2": ValueError("b")}
     again = pickle.loads(pickle.dumps(error, protocol))
@@ -87,7 +87,7 @@ def test_an_os_error_among_the_bases_sets_no_errno_from_the_message():
 def test_the_error_of_a_plain_with_on_an_asyncio_lock_is_on_the_page():
     page = (Path(__file__).parents[2] / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
     lock = pyredisson.asyncio.Redisson.from_url("redis://localhost").get_lock("orders")
-    with pytest.raises((AttributeError, TypeError)) as raised, lock:  # type: ignore[attr-defined]
+    with pytest.raises((AttributeError, TypeError)) as raised, lock:
         pass
     message = re.sub(r"'[\w.]+' object", "'…' object", f"{raised.typename}: {raised.value}")
     assert any(message.startswith(each) for each in re.findall(r"`((?:Attribute|Type)Error: [^`]+)`", page))

@@ -43,7 +43,7 @@ def channel(owner: str) -> str:
 
 def new_waiter(queue: InQueue, owner: str) -> FairWaiter:
     client = queue._client
-    return FairWaiter(FairGroup(client, queue), client.runtime.ticket(), FakeOwnership(owner))  # type: ignore[arg-type]
+    return FairWaiter(FairGroup(client, queue), client.runtime.ticket(), FakeOwnership(owner))
 
 
 def join(queue: InQueue, owner: str, *, seen: int | None = None, retry_in: float = math.inf) -> FairWaiter:
@@ -80,7 +80,7 @@ def joined(queue: InQueue, *owners: str) -> list[FairWaiter]:
     waiters[0].group.answered(waiters[0], math.inf)
     for waiter in waiters:
         assert not has_to_attempt(waiter, now)
-        waiter.ticket.notifications = 0  # type: ignore[attr-defined]
+        waiter.ticket.notifications = 0
     return waiters
 
 

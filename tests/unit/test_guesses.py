@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import subprocess
-import sys
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -19,7 +17,7 @@ from pyredisson import Config
 from pyredisson._core.deadline import wait_seconds
 from pyredisson._shared.arguments import wait_of
 from pyredisson._tools.web import web
-from tests.examples import ROOT
+from tests.command_line import run_python
 
 
 @pytest.fixture(params=[pyredisson, pyredisson.asyncio], ids=["threads", "asyncio"])
@@ -212,7 +210,7 @@ def test_a_handle_made_by_hand_names_the_public_class():
 
 def test_the_pattern_of_a_search_is_a_text():
     with pyredisson.Redisson.from_url("redis://127.0.0.1:1") as client, pytest.raises(TypeError, match="must be a str"):
-        next(client.find_locks(5))  # type: ignore[arg-type]
+        next(client.find_locks(5))
 
 
 def test_the_port_of_the_web_page():
@@ -241,5 +239,10 @@ EXTRAS = {
 def test_a_missing_extra_is_named(module):
     extra, package = EXTRAS[module]
     program = f"import sys; sys.modules[{package!r}] = None\nimport {module}"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = run_python(program, exit_code=1)
     assert f'is not installed: pip install "pyredisson[{extra}]"' in done.stderr.splitlines()[-1]
+
+
+def test_the_listener_of_opentelemetry_needs_no_other_extra():
+    program = "import sys; sys.modules['prometheus_client'] = None\nimport pyredisson.observe.opentelemetry"
+    run_python(program)

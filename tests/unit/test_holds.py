@@ -386,7 +386,7 @@ def test_the_oldest_of_many_that_ran_out_are_forgotten(ownerships, world):
 def test_the_sweep_forgets_what_owners_who_are_gone_had(ownerships, world):
     ownership = taken(ownerships, world, "orders", FIXED)
     world.pass_time(60)
-    ownership.who.lives = False  # type: ignore[attr-defined]
+    ownership.who.lives = False
     crowd(ownerships, world, 2)
     assert ownerships.find(ownership.key) is None
 

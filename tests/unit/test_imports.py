@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib
 import pickle
-import subprocess
-import sys
 from typing import get_type_hints
 
 import pytest
 
 import pyredisson
 from pyredisson import _kinds as kinds
+from tests.command_line import output_of
 
 RARE = (
     "apscheduler",
@@ -34,9 +33,7 @@ RARE = (
 
 
 def loaded_by(statement: str) -> set[str]:
-    program = f"{statement}\nimport sys\nprint(*sys.modules)"
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    return set(ended.stdout.split())
+    return set(output_of(f"{statement}\nimport sys\nprint(*sys.modules)").split())
 
 
 def test_the_package_alone_does_not_load_redis():
@@ -62,7 +59,7 @@ def test_modules_for_users_can_be_reached_through_the_package():
 @pytest.mark.parametrize("module", [pyredisson, kinds, importlib.import_module("pyredisson._core.events")])
 def test_an_unknown_name_is_an_attribute_error(module):
     with pytest.raises(AttributeError, match="Unknown"):
-        _ = module.Unknown  # type: ignore[attr-defined]
+        _ = module.Unknown
 
 
 def test_the_base_of_events_belongs_to_the_public_module():

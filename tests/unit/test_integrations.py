@@ -44,7 +44,7 @@ def test_a_job_and_an_actor_that_are_not_valid_are_refused(key, busy, reason):
     with pytest.raises(ValueError, match=reason):
         singleton(client, key, when_busy=busy)(job)
     with pytest.raises(ValueError, match=reason):
-        dramatiq.actor(job, broker=broker, singleton=key, when_busy=busy)  # type: ignore[call-overload]
+        dramatiq.actor(job, broker=broker, singleton=key, when_busy=busy)
     broker.close()
 
 

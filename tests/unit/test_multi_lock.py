@@ -22,9 +22,9 @@ def test_locks_of_the_other_form_are_refused():
     threads = pyredisson.Redisson.from_url("redis://localhost:1")
     tasks = pyredisson.asyncio.Redisson.from_url("redis://localhost:1")
     with pytest.raises(TypeError, match=r"of pyredisson takes locks of pyredisson, not a pyredisson\.asyncio\.Lock"):
-        pyredisson.MultiLock(threads.get_lock("a"), tasks.get_lock("a"))  # type: ignore[arg-type]
+        pyredisson.MultiLock(threads.get_lock("a"), tasks.get_lock("a"))
     with pytest.raises(TypeError, match=r"of pyredisson\.asyncio takes .*, not a pyredisson\.Lock"):
-        pyredisson.asyncio.MultiLock(tasks.get_lock("a"), threads.get_lock("a"))  # type: ignore[arg-type]
+        pyredisson.asyncio.MultiLock(tasks.get_lock("a"), threads.get_lock("a"))
 
 
 # ---- decisions -------------------------------------------------------------------------------------------------------

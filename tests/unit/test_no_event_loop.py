@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +9,7 @@ import pytest
 
 import pyredisson.asyncio
 from pyredisson.asyncio import Redisson
+from tests.command_line import run_python
 
 CALLS: dict[str, Callable[[Redisson], Any]] = {
     "lock": lambda client: client.get_lock("x").lock(),
@@ -48,5 +47,5 @@ def test_in_an_isolated_subinterpreter():
         "sys.meta_path.insert(0, Refuse())\n"
         "from pyredisson import Redisson\n"
     )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    ended = run_python(program, exit_code=1)
     assert "pyredisson cannot run in an isolated subinterpreter: use threads or processes" in ended.stderr

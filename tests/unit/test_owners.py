@@ -95,20 +95,17 @@ def test_an_owner_keeps_no_thread():
 # ---- tasks -----------------------------------------------------------------------------------------------------------
 
 
-def test_an_owner_keeps_no_task_and_is_not_kept():
+async def test_an_owner_keeps_no_task_and_is_not_kept():
     async def work():
         return current_task_owner()
 
-    async def main():
-        task = asyncio.create_task(work())
-        owner = await task
-        gone = weakref.ref(task)
-        assert owner in task_owners._tasks.values()
-        del task
-        await asyncio.sleep(0)  # The loop itself has it in hand until here.
-        gc.collect()
-        assert gone() is None
-        assert not owner.alive()
-        assert owner not in task_owners._tasks.values()
-
-    asyncio.run(main())
+    task = asyncio.create_task(work())
+    owner = await task
+    gone = weakref.ref(task)
+    assert owner in task_owners._tasks.values()
+    del task
+    await asyncio.sleep(0)  # The loop itself has it in hand until here.
+    gc.collect()
+    assert gone() is None
+    assert not owner.alive()
+    assert owner not in task_owners._tasks.values()

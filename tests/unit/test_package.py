@@ -52,6 +52,20 @@ def test_each_supported_python_is_named_and_tested():
     assert {f"3.{minor}" for minor in range(FIRST, LAST + 1)} <= set(re.findall(r"CPython (3\.\d+)", table))
 
 
+def test_the_page_on_stability_has_the_versions_of_the_package():
+    page = (ROOT / "docs" / "reference" / "stability.md").read_text(encoding="utf-8")
+    supported = dict(re.findall(r"^\| ([\w-]+) \| (.+?) \| .+ \|$", page, re.MULTILINE))
+    assert supported["CPython"] == f"3.{FIRST} to 3.{LAST}"
+    needed = dict(each.split(">=") for each in PROJECT["dependencies"])
+    oldest, newest = supported["redis-py"].split(" to ")
+    assert needed["redis"] == f"{oldest},<{int(newest) + 1}"
+    assert supported["hiredis"] == f"{needed['hiredis']} or later"
+    table = (ROOT / "docs" / "_generated" / "servers.md").read_text(encoding="utf-8")
+    tested = re.findall(r"^\| (Redis|Valkey|Redict) (\d+\.\d+)", table, re.MULTILINE)
+    for make, versions in re.findall(r"(Redis|Valkey|Redict) ([\d.]+(?: (?:to|and) [\d.]+)?)", supported["servers"]):
+        assert set(re.findall(r"[\d.]+", versions)) <= {version for each, version in tested if each == make}
+
+
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_a_workflow_may_do_no_more_than_it_needs(path):
     workflow = yaml.safe_load(path.read_text())

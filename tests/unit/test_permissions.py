@@ -168,7 +168,7 @@ def test_a_user_who_may_not_use_wait_queues_waits_and_notifies_others(kind, serv
                     with mine.hold():
                         waiting = pool.submit(hold_once, theirs)
                         subscriptions, channel = theirs._core.client.subscriptions, theirs._core.names.channel
-                        until(lambda which=subscriptions, on=channel: which.waiting(on) == 1)  # type: ignore[misc]
+                        until(lambda which=subscriptions, on=channel: which.waiting(on) == 1)
                     waiting.result(5)  # Without a notification it would check after ten.
     assert [event.setting for event in told if isinstance(event, ServerUnsafe)].count("acl") == 1
 
@@ -216,7 +216,7 @@ async def release_to_waiters(holder: Any, others: list[Any], administrator: redi
     async with held(holder, name).hold():
         for number, other in enumerate(others, 1):
             tasks.append(asyncio.create_task(hold_once_in_a_task(waited_for(other, name))))
-            await soon(lambda number=number: administrator.zcard(queue) == number + min(number, 2))  # type: ignore[misc]
+            await soon(lambda number=number: administrator.zcard(queue) == number + min(number, 2))
         for first in tasks[:2]:
             first.cancel()
             await asyncio.wait([first])
@@ -228,27 +228,24 @@ async def release_to_waiters(holder: Any, others: list[Any], administrator: redi
 
 @pytest.mark.parametrize("missing", ["~pyredisson_waiting:*", "&pyredisson_waiting:*"])
 @pytest.mark.parametrize("kind", HELD_AND_WAITED_FOR)
-def test_a_release_by_a_user_without_one_rule_forgets_no_waiter(kind, missing, server):
+async def test_a_release_by_a_user_without_one_rule_forgets_no_waiter(kind, missing, server):
     client, administrator = server
     user = re.sub(r"\W", "-", f"{kind} {missing}")
     rules = rules_of(HELD_AND_WAITED_FOR[kind][0])
     administrator.execute_command("ACL SETUSER", user, *[rule for rule in rules if rule != missing])
     told = []
 
-    async def main():
-        url = str(client.url)
-        patient = Config(max_wait_without_check=60)  # So that no waiter finds out by itself.
-        others = [pyredisson.asyncio.Redisson.from_url(url, config=patient) for _ in range(5)]
-        config = Config(lock_watchdog_timeout=60, listeners=(told.append,))
-        holder = pyredisson.asyncio.Redisson.from_url(url.replace("unix://", f"unix://{user}:secret@"), config=config)
-        try:
-            for number in range(2):
-                await release_to_waiters(holder, others, administrator, kind, f"orders:{user}:{number}")
-        finally:
-            for each in (holder, *others):
-                await each.close()
-
-    asyncio.run(main())
+    url = str(client.url)
+    patient = Config(max_wait_without_check=60)  # So that no waiter finds out by itself.
+    others = [pyredisson.asyncio.Redisson.from_url(url, config=patient) for _ in range(5)]
+    config = Config(lock_watchdog_timeout=60, listeners=(told.append,))
+    holder = pyredisson.asyncio.Redisson.from_url(url.replace("unix://", f"unix://{user}:secret@"), config=config)
+    try:
+        for number in range(2):
+            await release_to_waiters(holder, others, administrator, kind, f"orders:{user}:{number}")
+    finally:
+        for each in (holder, *others):
+            await each.close()
     (warning,) = [event for event in told if isinstance(event, ServerUnsafe) and event.setting == "acl"]
     assert missing in warning.text
 

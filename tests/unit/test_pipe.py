@@ -20,29 +20,23 @@ class Transport:
         self.writes.append(data)
 
 
-def test_the_requests_of_one_turn_leave_in_portions_while_more_are_made():
+async def test_the_requests_of_one_turn_leave_in_portions_while_more_are_made():
     """The server answers the first portion while the next one is made."""
-    sent = []
-
-    async def ask():
-        transport = Transport()
-        pipe = Pipe(asyncio.get_running_loop())
-        await pipe.adopt(asyncio.StreamReader(), SimpleNamespace(transport=transport))
-        futures = [pipe.call(b"%d;" % number, 5.0) for number in range(2 * TOGETHER + 2)]
-        assert len(transport.writes) == 3, "one request is alone at first; the last one waits for the end of the turn"
-        await asyncio.sleep(0)
-        sent.extend(transport.writes)
-        pipe.data_received(b"".join(b":%d\r\n" % number for number in range(len(futures))))
-        return [await future for future in futures]
-
-    replies = asyncio.run(ask())
-
+    transport = Transport()
+    pipe = Pipe(asyncio.get_running_loop())
+    await pipe.adopt(asyncio.StreamReader(), SimpleNamespace(transport=transport))
+    futures = [pipe.call(b"%d;" % number, 5.0) for number in range(2 * TOGETHER + 2)]
+    assert len(transport.writes) == 3, "one request is alone at first; the last one waits for the end of the turn"
+    await asyncio.sleep(0)
+    sent = list(transport.writes)
+    pipe.data_received(b"".join(b":%d\r\n" % number for number in range(len(futures))))
+    replies = [await future for future in futures]
     assert replies == list(range(2 * TOGETHER + 2))
     assert [write.count(b";") for write in sent] == [1, TOGETHER, TOGETHER, 1]
     assert b"".join(sent) == b"".join(b"%d;" % number for number in range(len(replies)))
 
 
-def test_a_request_that_a_signal_handler_cancels_as_its_reply_arrives_keeps_no_other_reply():
+async def test_a_request_that_a_signal_handler_cancels_as_its_reply_arrives_keeps_no_other_reply():
     class Cancelled(asyncio.Future[object]):
         """It is cancelled between the question and the answer."""
 
@@ -51,13 +45,9 @@ def test_a_request_that_a_signal_handler_cancels_as_its_reply_arrives_keeps_no_o
             self.cancel()
             return found
 
-    async def ask():
-        loop = asyncio.get_running_loop()
-        pipe = Pipe(loop)
-        await pipe.adopt(asyncio.StreamReader(), SimpleNamespace(transport=Transport()))
-        pipe.post(b"first;", 5.0, Cancelled())
-        second = pipe.call(b"second;", 5.0)
-        pipe.data_received(b":1\r\n:2\r\n")
-        return await second
-
-    assert asyncio.run(ask()) == 2
+    pipe = Pipe(asyncio.get_running_loop())
+    await pipe.adopt(asyncio.StreamReader(), SimpleNamespace(transport=Transport()))
+    pipe.post(b"first;", 5.0, Cancelled())
+    second = pipe.call(b"second;", 5.0)
+    pipe.data_received(b":1\r\n:2\r\n")
+    assert await second == 2

@@ -3,21 +3,9 @@
 from tests.command_line import output_of
 
 HEAD = """
-        import ctypes, os, sys, threading, traceback
+        import os, threading
         from pyredisson._shared import process
-
-        def in_child(fork, work):
-            sys.stdout.flush()
-            child = fork()
-            if child == 0:
-                try:
-                    work()
-                    sys.stdout.flush()
-                except BaseException:
-                    traceback.print_exc()
-                    os._exit(1)
-                os._exit(0)
-            assert os.waitpid(child, 0)[1] == 0
+        from tests.children import fork_without_hooks, in_child
 """
 
 
@@ -48,7 +36,7 @@ def test_other_threads_wait_until_the_callbacks_have_run():
             for thread in threads:
                 thread.join()
 
-        in_child(ctypes.PyDLL(None).fork, child)
+        in_child(child, fork=fork_without_hooks)
         """
     )
     assert said.split() == ["callback", "checked", "checked", "checked"]
@@ -62,8 +50,8 @@ def test_a_callback_may_check_and_may_fail():
         logging.getLogger("pyredisson").addHandler(logging.NullHandler())
         process.on_fork(lambda: 1 / 0)
         process.on_fork(lambda: process.check_forked() or print("called"))
-        in_child(ctypes.PyDLL(None).fork, lambda: (process.check_forked(), process.check_forked()))
-        in_child(os.fork, lambda: process.check_forked())
+        in_child(lambda: (process.check_forked(), process.check_forked()), fork=fork_without_hooks)
+        in_child(lambda: process.check_forked())
         """
     )
     assert said.split() == ["called", "called"]
@@ -89,7 +77,7 @@ def test_a_callback_that_was_interrupted_runs_again():
             process.check_forked()
             print(len(calls))
 
-        in_child(ctypes.PyDLL(None).fork, child)
+        in_child(child, fork=fork_without_hooks)
         """
     )
     assert said.split() == ["interrupted", "2"]
@@ -100,7 +88,7 @@ def test_after_a_fork_by_python_nothing_has_to_check():
         HEAD
         + """
         process.on_fork(lambda: print("first"))
-        in_child(os.fork, lambda: print("child"))
+        in_child(lambda: print("child"))
         """
     )
     assert said.split() == ["first", "child"]

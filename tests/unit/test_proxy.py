@@ -117,12 +117,12 @@ def test_a_duplicated_request_is_executed_twice_and_answered_once(proxy, client,
 def test_a_blackhole_swallows_requests_or_replies(proxy, connect, direct, unique_name, direction, executed):
     client = connect(socket_timeout=0.5)
     client.ping()
-    proxy.blackhole(direction)  # type: ignore[arg-type]
+    proxy.blackhole(direction)
     with pytest.raises(redis.exceptions.TimeoutError):
         client.incr(unique_name)
     with socket.create_connection((HOST, proxy.port), timeout=5.0):
         pass  # New connections are accepted.
     until(lambda: proxy.hits["blackhole"])
-    until(lambda: int(direct.get(unique_name) or 0) == executed)  # type: ignore[arg-type]
+    until(lambda: int(direct.get(unique_name) or 0) == executed)
     proxy.heal()
     assert client.incr(unique_name) == executed + 1

@@ -39,7 +39,7 @@ def test_help_names_no_inner_module_or_base(package):
 @PACKAGES
 def test_errors_of_calls_name_the_public_class(package):
     with pytest.raises(TypeError, match=r"^Redisson\.get_lock\(\)"):
-        package.Redisson.get_lock()  # type: ignore[attr-defined]
+        package.Redisson.get_lock()
     with pytest.raises(TypeError, match=r"^Lock\.is_locked\(\)"):
-        package.FairLock.is_locked()  # type: ignore[attr-defined]
+        package.FairLock.is_locked()
     assert repr(package.Lock) == f"<class '{package.__name__}.Lock'>"

@@ -51,7 +51,7 @@ class Servers(FakeRuntime):
             each.answer = self.says(each.prepared)
         return made
 
-    def each(self, word: str) -> Question:  # type: ignore[override]
+    def each(self, word: str) -> Question:
         return Question(cast("Runtime", self), word, 1.0)
 
 

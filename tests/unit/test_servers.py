@@ -22,7 +22,7 @@ def test_a_missing_build_says_why_and_skips(no_build):
     assert "is Valkey 9.1" in reason
     assert "build it" in reason
     with pytest.raises(pytest.skip.Exception, match=r"no valkey-1\.0 here"):
-        Server.start(no_build)
+        Server(no_build)
 
 
 def test_a_missing_build_fails_when_all_are_required(no_build, monkeypatch):

@@ -19,12 +19,12 @@ def view(
 ) -> LockView:
     holders = () if held is None else (Who("8f3a1c5e", 12, app="web", host="web-3", pid=4711, since=NOW - held),)
     waiters = tuple(WaiterView(Who(), "lock", since=NOW - wait) for wait in waits)
-    return LockView(name, "lock", "n", holders, free_in=25.0, waiters=waiters, waiting_clients=clients, **more)  # type: ignore[arg-type]
+    return LockView(name, "lock", "n", holders, free_in=25.0, waiters=waiters, waiting_clients=clients, **more)
 
 
 def seen(*views: LockView, rates: dict[str, float] | None = None, rows: int = 20, **more: object) -> Record:
     snapshot = Snapshot(NOW - 3, views, seconds=0.25)
-    return round_of(snapshot, {}, rates, now=NOW, rows=rows, **more)  # type: ignore[arg-type]
+    return round_of(snapshot, {}, rates, now=NOW, rows=rows, **more)
 
 
 def test_the_locks_with_the_most_waiters_come_first_then_the_busiest():
@@ -82,7 +82,7 @@ def test_the_name_is_read_from_the_channel(channel, name):
 def drawn(found: Record, width: int, height: int = 24) -> list[str]:
     console = Console(file=StringIO(), width=width, height=height, force_terminal=True, color_system=None)
     console.print(screen_of(found, console))
-    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    return console.file.getvalue().splitlines()
 
 
 @pytest.mark.parametrize("width", [32, 40, 80, 132])

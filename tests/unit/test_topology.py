@@ -24,7 +24,6 @@ from pyredisson._net.topology import (
     slot_of,
 )
 from pyredisson._net.wire import Address, Packed, failure_of, pack, prepare, reply_error
-from pyredisson._threads.sockets import ThreadMutex
 from pyredisson.errors import ClientClosedError
 
 A: Address = ("a", 1)
@@ -102,13 +101,14 @@ class World:
         self.slept = 0.0
         self.asked: list[bytes] = []
         cluster = Cluster((A, B), redis.Connection, {}, None)
-        self.link = ClusterLink(cluster, "AUTO", self._node, ThreadMutex, self._sleep)  # type: ignore[arg-type]
+        self.link = ClusterLink(cluster, "AUTO", self._node, lambda: self)
 
     def _node(self, address: Address) -> Node:
         return self.nodes.setdefault(address, Node(self, address))
 
-    async def _sleep(self, seconds: float) -> None:
+    async def wait(self, seconds: float) -> bool:
         self.slept += seconds
+        return False
 
     def eval(self, timeout: float = 5.0) -> Any:
         return run(self.link.eval(SlotCall("lock_acquire", (NAME,), ()), timeout))
@@ -138,7 +138,7 @@ def test_the_map_is_asked_for_once(world):
 def _forgotten_meanwhile(world: World) -> Callable[[], Exception]:
     def forget() -> Exception:
         world.owner = B
-        world.link.map.suspect(world.nodes[A])  # type: ignore[arg-type]
+        world.link.map.suspect(world.nodes[A])
         run(world.link.map.learn(1.0))
         assert world.nodes[A].closed
         return NotSent(ClientClosedError("this client was closed meanwhile"))
@@ -355,7 +355,7 @@ def test_another_node_is_asked_for_the_slots_until_none_is_left(world, what):
     assert not world.link.map.stale
     assert all(owner is not None for owner in world.link.map.owners)
     world.slots = dict.fromkeys((A, B), NO_SLOTS[what])
-    world.link.map.suspect(world.nodes[B])  # type: ignore[arg-type]
+    world.link.map.suspect(world.nodes[B])
     with pytest.raises(NotSent) as error:
         run(world.link.map.learn(1.0))
     assert type(error.value.cause) is rx.ConnectionError

@@ -230,7 +230,7 @@ def test_a_subscription_that_one_server_refuses_is_not_needed():
 def test_those_that_all_refuse_end_it():
     call = CallOnSeveral(WITHOUT_END)
     for seconds, subscriptions in enumerate(call.several, 1):
-        call.world.at(seconds, lambda each=subscriptions: each.refuse(Rejected(PermissionError("NOPERM"))))  # type: ignore[misc]
+        call.world.at(seconds, lambda each=subscriptions: each.refuse(Rejected(PermissionError("NOPERM"))))
     with pytest.raises(Rejected, match="NOPERM"):
         call.run()
     assert call.passed == pytest.approx(2.0)
@@ -240,6 +240,6 @@ def test_those_that_all_refuse_end_it():
 def test_only_without_any_connection_the_last_moment_is_worth_an_attempt(lost):
     call = CallOnSeveral(ACQUIRED, wait=5)
     for subscriptions in call.several[:lost]:
-        call.world.at(1.0, lambda each=subscriptions: each.lost_connection(ConnectionError("lost")))  # type: ignore[misc]
+        call.world.at(1.0, lambda each=subscriptions: each.lost_connection(ConnectionError("lost")))
     assert call.run() == (lost == 2)
     assert call.attempts.at == ([5.0] if lost == 2 else [])

@@ -17,7 +17,7 @@ B = "11111111-0b7d-4e7c-9d53-2f3d5c1b7a90:8"
 
 def view(holders: dict[str, int] | None = None, mode: str | None = None, **more: object) -> LockView:
     owners = tuple(Who(owner=owner, holds=holds) for owner, holds in (holders or {}).items())
-    return LockView(**{"name": "order:17", "kind": "lock", "node": "", "holders": owners, "mode": mode, **more})  # type: ignore[arg-type]
+    return LockView(**{"name": "order:17", "kind": "lock", "node": "", "holders": owners, "mode": mode, **more})
 
 
 FREE = view()

@@ -64,3 +64,10 @@ def test_one_that_runs_late_warns_by_itself():
     client.runtime.time += 25
     run(client.watchdog.step())
     assert client.told == [pytest.approx(25)]
+
+
+def test_what_ends_while_its_renewal_begins_raises_nothing(monkeypatch):
+    watchdog = Watched(30.0).watchdog
+    # Another thread notes at that moment that it has expired.
+    monkeypatch.setattr(watchdog, "watch", watchdog.unwatch)
+    watchdog.renew_every_third(Mock(holds=[]), 50)

@@ -6,11 +6,10 @@ There is no such machine to test on. A process from which the names are taken th
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 
 import pytest
 
+from tests.command_line import run_python
 from tests.examples import ROOT
 from tests.servers import Server
 
@@ -42,11 +41,7 @@ for module, names in {NAMES!r}.items():
 
 
 def run(program: str, *args: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_POSIX + program, *args], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return run_python(WITHOUT_POSIX + program, *args).stdout
 
 
 def test_the_library_and_its_tools_are_imported():
@@ -103,7 +98,7 @@ except redis.TimeoutError:
 else:
     raise AssertionError("it answered")
 """
-    server = Server.start(valkey.build)
+    server = Server(valkey.build)
     try:
         run(program, server.url)
     finally:

@@ -56,7 +56,7 @@ def settle(subscriptions: Subscriptions, *waiters: Waiter) -> None:
     subscriptions.confirmed(CHANNEL)
     for waiter in waiters:
         waiter.group.sleep_until(waiter, math.inf, 1000.0)
-        waiter.ticket.notifications = 0  # type: ignore[attr-defined]
+        waiter.ticket.notifications = 0
 
 
 def idle_and_confirmed(subscriptions: Subscriptions) -> int:

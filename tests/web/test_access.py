@@ -10,30 +10,34 @@ import pytest
 from starlette.datastructures import Headers
 
 from pyredisson._tools.web.app import Access, Outcome
-from pyredisson.inspection import DOUBTFUL
+from pyredisson.inspection import DOUBTFUL, LockView
 from tests.web.scenes import RunningSite, Scene, lock, until, who
 
 pytestmark = pytest.mark.quick
 
 TOKEN = "the-token-of-the-test"
 HOLDER = who(1)
+ORDERS = lock("orders", HOLDER)
 
 Start = Callable[..., RunningSite]
 
 
 @contextmanager
-def signed_in(site: RunningSite) -> Iterator[httpx.Client]:
-    """A browser that has shown the token."""
+def signed_in(start: Start, shown: LockView = ORDERS) -> Iterator[tuple[Scene, RunningSite, httpx.Client, str]]:
+    """A scene, its site, a browser that has shown the token, and the path of the page of the one lock."""
+    scene = Scene(shown)
+    site = start(scene, token=TOKEN)
     with site.client(headers={"origin": site.url}) as browser:
         assert browser.get("/", params={"token": TOKEN}).status_code == 200
-        yield browser
+        browser.get("/")
+        yield scene, site, browser, site.page_of(shown.name)
 
 
 # ---- headers ---------------------------------------------------------------------------------------------------------
 
 
 def test_each_answer_forbids_what_pages_do_not_need(start):
-    site = start(Scene(lock("orders", HOLDER)))
+    site = start(Scene(ORDERS))
     for path in ("/", "/lock/00", "/nothing", "/static/app.js", "/static/nothing", "/events"):
         with site.client() as browser, browser.stream("GET", path) as response:
             policy = response.headers["content-security-policy"]
@@ -49,7 +53,7 @@ def test_each_answer_forbids_what_pages_do_not_need(start):
 
 
 def test_pages_load_nothing_from_elsewhere_and_have_no_inline_code(start):
-    text = start(Scene(lock("orders", HOLDER))).get("/").text
+    text = start(Scene(ORDERS)).get("/").text
     assert "://" not in text.replace("redis://", "")
     assert "<style" not in text
     assert " style=" not in text
@@ -72,7 +76,7 @@ OTHER_HOSTS = [
 
 
 def test_requests_by_addresses_and_local_names_are_answered_and_others_refused(start):
-    site = start(Scene(lock("orders", HOLDER)))
+    site = start(Scene(ORDERS))
     for host in OTHER_HOSTS:
         response = site.get("/", headers={"host": host})
         assert response.status_code in (400, 421)
@@ -98,7 +102,7 @@ def test_other_methods_are_refused(start):
 
 
 def test_without_a_token_there_is_nothing_to_free(start):
-    scene = Scene(lock("orders", HOLDER))
+    scene = Scene(ORDERS)
     site = start(scene)
     path = site.page_of("orders")
     page = site.get(path)
@@ -111,7 +115,7 @@ def test_without_a_token_there_is_nothing_to_free(start):
 
 
 def test_with_a_token_nothing_is_shown_without_it(start):
-    site = start(Scene(lock("orders", HOLDER)), token=TOKEN)
+    site = start(Scene(ORDERS), token=TOKEN)
     for path in ("/", "/events", "/lock/00", "/lock/00/events", "/?token=wrong", "/?token=", "/nothing"):
         response = site.get(path)
         assert response.status_code == 403
@@ -121,7 +125,7 @@ def test_with_a_token_nothing_is_shown_without_it(start):
 
 
 def test_the_first_visit_leaves_a_cookie_and_an_address_without_the_token(start):
-    site = start(Scene(lock("orders", HOLDER)), token=TOKEN)
+    site = start(Scene(ORDERS), token=TOKEN)
     with site.client() as browser:
         response = browser.get("/?q=a%26b&token=" + TOKEN)
         cookie = response.headers["set-cookie"]
@@ -146,7 +150,7 @@ def test_the_first_visit_does_not_lead_elsewhere(start):
 
 
 def test_the_token_can_be_typed(start):
-    site = start(Scene(lock("orders", HOLDER)), token=TOKEN)
+    site = start(Scene(ORDERS), token=TOKEN)
     with site.client(headers={"origin": site.url}) as browser:
         wrong = browser.post("/sign-in", data={"token": "wrong"})
         assert wrong.status_code == 403
@@ -177,11 +181,7 @@ def test_odd_cookies_of_other_programs_do_not_matter(start):
 
 
 def test_a_viewer_with_the_token_frees_a_lock_from_the_holder_shown(start):
-    scene = Scene(lock("orders", HOLDER))
-    site = start(scene, token=TOKEN)
-    with signed_in(site) as browser:
-        browser.get("/")
-        path = site.page_of("orders")
+    with signed_in(start) as (scene, site, browser, path):
         assert site.access.form_token in browser.get(path).text
         response = browser.post(f"{path}/free", data=site.form(HOLDER))
         assert response.status_code == 200
@@ -195,41 +195,29 @@ def test_a_viewer_with_the_token_frees_a_lock_from_the_holder_shown(start):
 
 
 def test_what_may_be_no_lock_is_not_offered_for_deletion(start):
-    scene = Scene(lock("theme", HOLDER, kind="token_lock", notes=(DOUBTFUL,)))
-    site = start(scene, token=TOKEN)
-    with signed_in(site) as browser:
-        browser.get("/")
-        path = site.page_of("theme")
+    doubtful = lock("theme", HOLDER, kind="token_lock", notes=(DOUBTFUL,))
+    with signed_in(start, doubtful) as (scene, site, browser, path):
         assert "Free this lock" not in browser.get(path).text
         assert browser.post(f"{path}/free", data=site.form(HOLDER)).status_code == 409
     assert scene.freed == []
 
 
 def test_another_holder_keeps_the_lock(start):
-    scene = Scene(lock("orders", HOLDER))
-    site = start(scene, token=TOKEN)
-    with signed_in(site) as browser:
-        browser.get("/")
-        path = site.page_of("orders")
+    with signed_in(start) as (scene, site, browser, path):
         for holders in ((who(2),), (who(1, 2),), (HOLDER, who(2)), ()):
             response = browser.post(f"{path}/free", data=site.form(*holders))
             assert response.status_code == 409
             assert "Others hold it" in response.text
         assert scene.freed == []
-        scene.outcome = Outcome(
-            False, 409, "Not freed", "Another holder has it by now."
-        )  # Between our look and theirs.
+        # Between our look and theirs.
+        scene.outcome = Outcome(False, 409, "Not freed", "Another holder has it by now.")
         response = browser.post(f"{path}/free", data=site.form(HOLDER))
         assert response.status_code == 409
         assert "on this page" not in browser.get(path).text
 
 
 def test_forms_of_other_sites_are_refused(start):
-    scene = Scene(lock("orders", HOLDER))
-    site = start(scene, token=TOKEN)
-    with signed_in(site) as browser:
-        browser.get("/")
-        path = site.page_of("orders")
+    with signed_in(start) as (scene, site, browser, path):
         del browser.headers["origin"]
         for origin in (None, "null", "https://evil.example", "http://localhost", "http://127.0.0.1:1", "file://"):
             headers = {} if origin is None else {"origin": origin}
@@ -240,11 +228,7 @@ def test_forms_of_other_sites_are_refused(start):
 
 
 def test_a_form_needs_the_token_of_our_pages_and_the_cookie(start):
-    scene = Scene(lock("orders", HOLDER))
-    site = start(scene, token=TOKEN)
-    with signed_in(site) as browser:
-        browser.get("/")
-        path = site.page_of("orders")
+    with signed_in(start) as (scene, site, browser, path):
         for token in ("", "wrong", TOKEN, site.access.session):
             assert browser.post(f"{path}/free", data={**site.form(HOLDER), "form_token": token}).status_code == 403
         assert browser.get(f"{path}/free").status_code == 405

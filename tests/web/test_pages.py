@@ -301,7 +301,7 @@ def test_a_slow_look_is_followed_by_a_longer_pause(start):
         time.sleep(0.05)
         return Scene.take(scene)
 
-    scene.take = slow  # type: ignore[method-assign, assignment]
+    scene.take = slow
     start(scene, interval=0.001, always=True)
     until(lambda: len(times) > 3)
     assert min(later - earlier for earlier, later in itertools.pairwise(times)) >= 0.25
@@ -350,7 +350,7 @@ def test_a_server_that_does_not_answer_delays_no_page(start, monkeypatch):
     monkeypatch.setattr("pyredisson._tools.web.app.FIRST_LOOK_SECONDS", 0.05)
     scene = Scene()
     hanging = time.monotonic() + 1
-    scene.take = lambda: time.sleep(max(0.0, hanging - time.monotonic())) or Scene.take(scene)  # type: ignore[method-assign]
+    scene.take = lambda: time.sleep(max(0.0, hanging - time.monotonic())) or Scene.take(scene)
     assert "The first look at the server is in progress" in start(scene).get("/").text
 
 

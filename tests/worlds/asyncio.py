@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
 import time
 from collections.abc import Callable
@@ -14,7 +13,7 @@ import redis.asyncio
 
 import pyredisson.asyncio
 from tests import waiting
-from tests.servers import HOST, free_port
+from tests.forms import ended
 from tests.worlds.base import PATIENCE, Actor, method_of
 from tests.worlds.clock import ClockActor, ClockWorld, FuturePending
 
@@ -48,8 +47,7 @@ class TaskActor(ClockActor):
             pending, call = order
             self._under_way = pending
             try:
-                result = call()
-                result = await result if inspect.isawaitable(result) else result
+                result = await ended(call())
             except BaseException as error:
                 self._under_way = None
                 pending.set_exception(error)
@@ -83,6 +81,7 @@ class AsyncioWorld(ClockWorld):
 
     runtime = "asyncio"
     api = pyredisson.asyncio
+    redis_py = redis.asyncio
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -100,20 +99,16 @@ class AsyncioWorld(ClockWorld):
         return self.actor()
 
     @staticmethod
-    def _redis_module() -> Any:
-        return redis.asyncio
-
-    @staticmethod
     def _fake_client() -> Any:
         import fakeredis
 
         return fakeredis.FakeAsyncRedis
 
-    def unreachable(self) -> Any:
-        return self.look_after(redis.asyncio.Redis(host=HOST, port=free_port()))
-
     def run(self, call: Callable[..., Any], *args: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(_called(call, args), self.loop).result(self.patience)
+        async def called() -> Any:
+            return await ended(call(*args))
+
+        return asyncio.run_coroutine_threadsafe(called(), self.loop).result(self.patience)
 
     def call_soon(self, call: Callable[[], object]) -> None:
         """Call something on the event loop."""
@@ -131,11 +126,6 @@ class AsyncioWorld(ClockWorld):
         self.loop.close()
         assert not self._complaints, f"the event loop complained: {self._complaints}"
         assert not left, f"tasks left behind: {left}"
-
-
-async def _called(call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    result = call(*args)
-    return await result if inspect.isawaitable(result) else result
 
 
 async def _tasks_left() -> list[str]:

@@ -24,9 +24,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from types import TracebackType
 from typing import Any, Literal
 
+from tests.forms import enter_of, exit_of
 from tests.worlds.store import Messages, Store
 
 PATIENCE = 10.0  # seconds to wait for what must happen; only a failing test waits so long
@@ -75,7 +75,7 @@ class Actor(ABC):
 
     @abstractmethod
     def start(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Pending:
-        """Begin a call that may block; what it returns is awaited if need be."""
+        """Begin a call that may block; what it returns is awaited if need be, and a coroutine in a thread is run."""
 
     @abstractmethod
     def end(self) -> None:
@@ -124,10 +124,8 @@ class Remote:
     def __enter__(self) -> Any:
         return self.enter()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._actor.do(_exit_of(self.real), kind, error, trace)
+    def __exit__(self, *raised: object) -> None:
+        self._actor.do(exit_of(self.real), *raised)
 
 
 class Call:
@@ -145,11 +143,6 @@ class Call:
 def method_of(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:
     """Return the call itself, without the actor that it belongs to."""
     return partial(call.method if isinstance(call, Call) else call, *args, **kwargs)
-
-
-def _exit_of(context: Any) -> Callable[..., Any]:
-    leave: Callable[..., Any] = getattr(context, "__aexit__", None) or context.__exit__
-    return leave
 
 
 class World(ABC):
@@ -209,13 +202,12 @@ class World(ABC):
     @staticmethod
     def enter(context: Any) -> Callable[[], Any]:
         """Return the call that enters a ``with`` or ``async with`` block."""
-        enter: Callable[[], Any] = getattr(context, "__aenter__", None) or context.__enter__
-        return enter
+        return enter_of(context)
 
     @staticmethod
     def leave(context: Any) -> Callable[..., Any]:
         """Return the call that leaves the block; its argument is the exception of the body, if any."""
-        return lambda error=None: _exit_of(context)(type(error) if error else None, error, None)
+        return lambda error=None: exit_of(context)(type(error) if error else None, error, None)
 
     # ---- observations --------------------------------------------------------------------------------------------
 

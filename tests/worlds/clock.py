@@ -13,9 +13,11 @@ import redis
 from redis.exceptions import RedisError
 
 import pyredisson
+from pyredisson._core.runtime import run
 from pyredisson.events import Event
 from tests import waiting
-from tests.servers import HOST
+from tests.forms import made_at_once
+from tests.servers import HOST, free_port
 from tests.worlds.base import PATIENCE, Actor, Pending, Remote, World
 from tests.worlds.store import ServerStore
 
@@ -44,7 +46,7 @@ class FuturePending(Future[Any], Pending):
     def make(self, call: Callable[[], Any]) -> None:
         """Make the call in this thread."""
         try:
-            self.set_result(call())
+            self.set_result(made_at_once(call))
         except BaseException as error:
             self.set_exception(error)
 
@@ -76,6 +78,7 @@ class ClockWorld(World):
 
     Attributes:
         api: ``pyredisson``, or ``pyredisson.asyncio``.
+        redis_py: ``redis``, or ``redis.asyncio``.
         port: The port of the world's server, or ``None``.
         events: The events of all clients made by URLs, and when each happened.
         losses: What their ``on_lock_lost`` was called with.
@@ -83,6 +86,7 @@ class ClockWorld(World):
     """
 
     api: ModuleType
+    redis_py: ModuleType
     redis: ServerStore
 
     def __init__(
@@ -115,6 +119,10 @@ class ClockWorld(World):
         raw.flushall()
         return ServerStore(raw)
 
+    def function(self, work: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function of this form, to be called by the library, that does what a coroutine function does."""
+        return work if self.runtime == "asyncio" else lambda *args: run(work(*args))
+
     # ---- clients of the world's server ---------------------------------------------------------------------------
 
     def nodes(self, count: int, **config: Any) -> list[Remote]:
@@ -138,13 +146,8 @@ class ClockWorld(World):
         """Return a client of redis-py as a user of this runtime would make it, connected to the world's server."""
         if self.fake is not None:
             return self.look_after(self._fake_client()(**{"server": self.fake, **settings}))
-        return self.look_after(
-            self._redis_module().Redis(**{"host": HOST, "port": self.port, **self.redis_settings, **settings})
-        )
-
-    @staticmethod
-    @abstractmethod
-    def _redis_module() -> Any: ...
+        settings = {"host": HOST, "port": self.port, **self.redis_settings, **settings}
+        return self.look_after(self.redis_py.Redis(**settings))
 
     @staticmethod
     @abstractmethod
@@ -155,9 +158,9 @@ class ClockWorld(World):
         self._ends.callback(lambda: self.run(getattr(redis_client, "aclose", None) or redis_client.close))
         return redis_client
 
-    @abstractmethod
     def unreachable(self) -> Any:
         """Return a client of redis-py that is connected to nothing, and never will be."""
+        return self.look_after(self.redis_py.Redis(host=HOST, port=free_port()))
 
     def client(self, redis: Any = None, **config: Any) -> Remote:
         made = self.adopt(self.api.Redisson(redis or self.redis_client(), config=self.api.Config(**config)))

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from collections.abc import Callable
 from typing import Any
 
 from pyredisson import Config
 from pyredisson.observe.logging import Log, wants_all
+from tests.forms import ended
 from tests.simulated.engine.runtime import SimulatedClient, SimulatedOwner
 from tests.simulated.engine.world import Node, Process, Task
 from tests.simulated.engine.world import World as Simulation
 from tests.worlds.base import PATIENCE, Actor, Pending, Remote, World, method_of
 from tests.worlds.store import Messages, Store
-
-__all__ = ["SimulatedWorld"]
 
 
 class SimulatedPending(Pending):
@@ -52,8 +50,7 @@ class SimulatedActor(Actor):
         method = method_of(call, args, kwargs)
 
         async def work() -> Any:
-            result = method()
-            return await result if inspect.isawaitable(result) else result
+            return await ended(method())
 
         assert self._under_way is None or self._under_way.done(), "an actor does one thing at a time"
         self._under_way = SimulatedPending(self._world, self._world.process.start(work(), "actor", self._owner))

@@ -15,7 +15,6 @@ import redis
 
 import pyredisson
 from tests import waiting
-from tests.servers import HOST, free_port
 from tests.worlds.base import PATIENCE, Actor, method_of
 from tests.worlds.clock import ClockActor, ClockWorld, FuturePending
 
@@ -117,6 +116,7 @@ class ThreadsWorld(ClockWorld):
 
     runtime = "threads"
     api = pyredisson
+    redis_py = redis
 
     def _new_actor(self) -> Actor:
         return ThreadActor(self.patience)
@@ -125,17 +125,10 @@ class ThreadsWorld(ClockWorld):
         return MainThreadActor()
 
     @staticmethod
-    def _redis_module() -> Any:
-        return redis
-
-    @staticmethod
     def _fake_client() -> Any:
         import fakeredis
 
         return fakeredis.FakeRedis
-
-    def unreachable(self) -> Any:
-        return self.look_after(redis.Redis(HOST, free_port()))
 
     def run(self, call: Callable[..., Any], *args: Any) -> Any:
         return call(*args)

@@ -1,9 +1,9 @@
 -- Makes permits available and notifies the waiters. Redis sends the message when the script ends. It comes first, so that
 -- a user who may not publish changes nothing.
 -- Expects  KEYS[1] semaphore; KEYS[3] channel; ARGV[3] PUBLISH or SPUBLISH; waiting: key; given: how many permits;
---          hand_out(waiting, publish, available, message)
+--          available: those there are, nil if none were set; hand_out(waiting, publish, available, message)
 -- Defines  total: the permits available then
-local total = (tonumber(redis.call('get', KEYS[1]) or 0) or 0) + tonumber(given)
+local total = (available or 0) + tonumber(given)
 if tonumber(given) > 0 then
     hand_out(waiting, ARGV[3], total, '$NOTIFIED')
 end

@@ -10,11 +10,10 @@ while woken < wanted do
         break
     end
     local clock = redis.call('time')
-    if redis.call(ARGV[2], KEYS[3] .. ':' .. string.match(member, '^[^:]*'), member) > 0 then
+    local heard = redis.call(ARGV[2], KEYS[3] .. ':' .. string.match(member, '^[^:]*'), member) > 0
+    if heard or tonumber(clock[1]) * 1000000 + tonumber(clock[2]) - tonumber(since) > tonumber(ARGV[3]) then
         redis.call('zrem', KEYS[3], member)
-        woken = woken + 1
-    elseif tonumber(clock[1]) * 1000000 + tonumber(clock[2]) - tonumber(since) > tonumber(ARGV[3]) then
-        redis.call('zrem', KEYS[3], member)
+        woken = woken + (heard and 1 or 0)
     else
         silent[#silent + 1] = member
     end

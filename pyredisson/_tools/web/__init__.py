@@ -14,7 +14,8 @@ from typing import Any
 
 import click
 
-from pyredisson._tools.common import BadUsage, Duration, server_options
+from pyredisson._tools.common import BadUsage
+from pyredisson._tools.options import Duration, server_options
 
 LEAST, MOST = 0.5, 3600.0  # seconds from one look to the next
 
@@ -29,7 +30,6 @@ def _refuse_port(context: click.Context, option: click.Parameter, port: int | No
 @click.option(
     "--listen",
     default="127.0.0.1:8379",
-    show_default=True,
     metavar="HOST:PORT",
     help="Where browsers connect. Others than localhost can then read all pages.",
 )
@@ -45,8 +45,6 @@ def _refuse_port(context: click.Context, option: click.Parameter, port: int | No
     "--interval",
     type=Duration(),
     default="2s",
-    show_default=True,
-    metavar="TIME",
     help="Look at the server at most this often while a page is open, once for all pages; 0.5s at least.",
 )
 @click.option("--port", type=int, hidden=True, expose_value=False, callback=_refuse_port)

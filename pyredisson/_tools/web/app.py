@@ -13,22 +13,22 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from importlib.resources import files
 from types import FrameType
-from typing import Any, final
-from urllib.parse import parse_qs, parse_qsl, quote, urlencode, urlsplit
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 import uvicorn
 from redis.exceptions import RedisError
 from starlette.applications import Starlette
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pyredisson._tools.common import ExitCode, inspector_at, read_address, say
+from pyredisson._tools.common import ExitCode, Stopped, inspector_at, say
+from pyredisson._tools.options import read_address
 from pyredisson._tools.sampling import in_daemon_thread
 from pyredisson._tools.web.pages import HEARTBEAT_SECONDS, Difference, Pages, Parts, Query, render
 from pyredisson._tools.web.watcher import PageEvent, Watcher, shorten
@@ -43,9 +43,7 @@ FIRST_LOOK_SECONDS = 1.5
 STATIC_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
-@final
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What became of an attempt to free a lock.
 
     Attributes:
@@ -61,7 +59,6 @@ class Outcome:
     text: str
 
 
-@final
 class _Events(StreamingResponse):
     """A stream of events, whether or not it is ever read.
 
@@ -86,7 +83,6 @@ class _Events(StreamingResponse):
 Free = Callable[[LockView], Awaitable[Outcome]]
 
 
-@final
 class Site:
     """The application.
 
@@ -250,7 +246,6 @@ async def _form_of(request: Request) -> dict[str, str]:
 
 
 MAX_COOKIES = 10  # of our name: a browser sends one for each path
-MAX_FIELDS = 100  # of an address
 
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -264,7 +259,6 @@ HEADERS = {
 }
 
 
-@final
 class Access:
     """The rules. Without a token there is nothing to do but read, and nothing to prove.
 
@@ -278,11 +272,6 @@ class Access:
         self.token = token
         self._hosts = frozenset(each.lower() for each in hosts) | {"localhost", socket.gethostname().lower()}
         self.cookie: str = f"pyredisson-web-{port}"
-
-    @staticmethod
-    def new_token() -> str:
-        """Return a token that cannot be guessed."""
-        return secrets.token_urlsafe(32)
 
     def _derived(self, purpose: bytes) -> str:
         # Neither the cookie nor a form contains the token itself.
@@ -362,7 +351,6 @@ def _host_of(address: str) -> str | None:
     return parts.hostname
 
 
-@final
 class AccessGuard:
     """An ASGI application that asks another one only what ``Access`` allows, and adds headers to its answers."""
 
@@ -402,16 +390,10 @@ class AccessGuard:
 
     def _with_token(self, scope: Scope) -> Response | None:
         """Sign in a viewer whose address contains the token; their browser continues without it."""
-        try:
-            query = parse_qsl(
-                scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=MAX_FIELDS
-            )
-        except ValueError:
+        query = QueryParams(scope["query_string"])
+        if scope["method"] != "GET" or not any(map(self._access.is_token, query.getlist("token"))):
             return None
-        tokens = [value for name, value in query if name == "token"]
-        if scope["method"] != "GET" or not any(map(self._access.is_token, tokens)):
-            return None
-        rest = urlencode([each for each in query if each[0] != "token"])
+        rest = urlencode([each for each in query.multi_items() if each[0] != "token"])
         # Not a redirect: after a link of another site, a browser follows it without a cookie that is SameSite=Strict.
         target = "/" + quote(scope["path"].lstrip("/")) + (f"?{rest}" if rest else "")
         response = HTMLResponse(render("signed_in.html", target=target))
@@ -478,7 +460,6 @@ def show_address(host: str, port: int) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
-@final
 class WebServer(uvicorn.Server):
     """Uvicorn's server, which ends the streams of open pages when it is asked to end, and says nothing of its own."""
 
@@ -529,12 +510,12 @@ def run_web(
     try:
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, UnicodeError) as error:  # UnicodeError: it can be no host name.
-        say(f"cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}")
-        return ExitCode.FAILED
+        text = f"cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}"
+        raise Stopped(ExitCode.FAILED, text) from None
     # The inspector's connections end with this process. Closing them would wait for a look at a server that hangs.
     with listener:
         port = listener.getsockname()[1]
-        access = Access(Access.new_token() if allow_unlock else None, frozenset({host, *hosts}), port)
+        access = Access(secrets.token_urlsafe(32) if allow_unlock else None, frozenset({host, *hosts}), port)
         watcher = Watcher(inspector.snapshot, interval=interval, always=record)
         pages = Pages(watcher, server=inspector.url, form_token=access.form_token if allow_unlock else None)
         site = Site(watcher, pages, access, free=freeing(inspector) if allow_unlock else None, report=say)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache
-from typing import Any, final
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -34,9 +33,7 @@ SHOWN = {"all": "All", "held": "Held", "waiting": "With waiters", "problems": "W
 SORTS = {"waiting": "Waiting", "name": "Name", "since": "Held longest", "free": "Free soonest"}
 
 
-@final
-@dataclass(frozen=True)
-class Query:
+class Query(NamedTuple):
     """Which locks a viewer wants to see, in which order.
 
     Attributes:
@@ -65,6 +62,11 @@ class Query:
             page=max(1, int(page)) if page.isdecimal() and len(page) < 6 else 1,
         )
 
+    def address(self, page: int) -> str:
+        """Return the address of another page of the same rows."""
+        names = {"q": self.text, "kind": self.kind, "show": self.show, "sort": self.sort, "page": str(page)}
+        return "/?" + urlencode({name: value for name, value in names.items() if value}, errors="replace")
+
     def matching(self, rows: Iterable[SeenRow]) -> list[SeenRow]:
         """Return the rows of all pages, in order."""
         text = self.text.lower()
@@ -82,9 +84,7 @@ class Query:
         return float("inf") if number is None else number, row.lock.name, row.id
 
 
-@final
-@dataclass(frozen=True)
-class Parts:
+class Parts(NamedTuple):
     """A rendered page.
 
     Attributes:
@@ -96,7 +96,6 @@ class Parts:
     lists: Mapping[str, Mapping[str, str]]
 
 
-@final
 class Difference:
     """What a browser has received, and what it still needs."""
 
@@ -117,7 +116,6 @@ class Difference:
         return {"blocks": blocks, "lists": lists}
 
 
-@final
 class Pages:
     """Renders pages from what a watcher has seen, each only once for all its viewers.
 
@@ -188,27 +186,24 @@ class Pages:
         return self._once((query, live), lambda: self._overview_parts(query, live))
 
     def _overview_parts(self, query: Query, live: bool) -> Parts:
-        watcher = self._watcher
-        rows = query.matching(watcher.seen.rows.values()) if watcher.seen else []
-        clients = watcher.seen.clients if watcher.seen else []
+        seen, waits = self._watcher.seen, self._watcher.waits
+        rows = query.matching(seen.rows.values()) if seen else []
+        clients = seen.clients if seen else []
         pages = max(1, -(-len(rows) // PAGE))
         page = min(query.page, pages)
-        context: dict[str, object] = {"seen": watcher.seen, "trouble": watcher.trouble, "live": live}
-        context["watcher"] = watcher
-        paging = {"found": len(rows), "first": (page - 1) * PAGE + 1, "page": page, "pages": pages}
-        paging["last"] = min(page * PAGE, len(rows))
-        links = {number: _address(query, number) for number in (page - 1, page + 1) if 1 <= number <= pages}
-        now = watcher.seen.snapshot.taken if watcher.seen else time.time()
-        graph = watcher.seen.drawing if watcher.seen else None
-        blocks = {
-            "status": render("blocks/status.html", **context),
-            "alerts": render("blocks/alerts.html", **context, graph=graph),
-            "tiles": render("blocks/tiles.html", **context),
-            "locks-note": render("blocks/locks_note.html", **context, paging=paging, links=links, query=query),
-            "waits": render("blocks/waits.html", plot=draw_waits(watcher.waits.last_hour(now), now), watcher=watcher),
-            "graph": render("blocks/graph.html", **context, graph=graph),
-            "clients-note": render("blocks/clients_note.html", clients=clients, limit=MAX_CLIENTS),
-        }
+        now = seen.snapshot.taken if seen else time.time()
+        blocks = self._blocks(
+            "status alerts tiles locks-note waits graph clients-note",
+            live=live,
+            graph=seen.drawing if seen else None,
+            query=query,
+            found=len(rows),
+            page=page,
+            pages=pages,
+            charts=draw_waits(waits.last_hour(now), now),
+            clients=clients,
+            limit=MAX_CLIENTS,
+        )
         shown = rows[(page - 1) * PAGE : page * PAGE]
         lists: dict[str, dict[str, str]] = {
             "locks": {row.id: render("blocks/lock_row.html", row=row, live=live) for row in shown},
@@ -220,30 +215,28 @@ class Pages:
         }
         return Parts(blocks, lists)
 
+    def _blocks(self, names: str, **context: object) -> dict[str, str]:
+        """Return what the templates of these names make of some values, and of what the watcher has seen."""
+        watcher = self._watcher
+        context |= {"watcher": watcher, "seen": watcher.seen, "trouble": watcher.trouble}
+        return {name: render(f"blocks/{name.replace('-', '_')}.html", **context) for name in names.split()}
+
     def lock_parts(self, lock_id: str, *, live: bool) -> Parts:
         """Return the page of a lock in parts."""
         return self._once((lock_id, live), lambda: self._lock_parts(lock_id, live))
 
     def _lock_parts(self, lock_id: str, live: bool) -> Parts:
-        watcher = self._watcher
-        row: SeenRow | None = watcher.seen.rows.get(lock_id) if watcher.seen else None
-        events = watcher.history.of(lock_id)
-        context: dict[str, object] = {"row": row, "live": live, "limit": MAX_PARTS, "watcher": watcher}
-        context.update(seen=watcher.seen, trouble=watcher.trouble, graph=None)
-        blocks = {
-            "status": render("blocks/status.html", **context),
-            "alerts": render("blocks/alerts.html", **context),
-            "facts": render("blocks/facts.html", **context),
-            "holders": render("blocks/holders.html", **context, form_token=self._form_token),
-            "queue": render("blocks/queue.html", **context),
-            "history": render("blocks/history.html", **context, events=events),
-        }
+        seen = self._watcher.seen
+        blocks = self._blocks(
+            "status alerts facts holders queue history",
+            live=live,
+            graph=None,
+            row=seen.rows.get(lock_id) if seen else None,
+            limit=MAX_PARTS,
+            form_token=self._form_token,
+            events=self._watcher.history.of(lock_id),
+        )
         return Parts(blocks, {})
-
-
-def _address(query: Query, page: int) -> str:
-    names = {"q": query.text, "kind": query.kind, "show": query.show, "sort": query.sort, "page": str(page)}
-    return "/?" + urlencode({name: value for name, value in names.items() if value}, errors="replace")
 
 
 # ---- templates -------------------------------------------------------------------------------------------------------
@@ -301,7 +294,7 @@ def _environment() -> Environment:
     # An address and the outline of a drawing are ours, long, and of characters that need no escape but `&`.
     environment.filters.update(drawn=Markup.escape, safe_address=Markup.escape)
     environment.filters.update(ago=ago, until=until, clock=clock, duration=duration, words=words)
-    environment.globals.update(version=__version__)
+    environment.globals.update(version=__version__, rows_of_a_page=PAGE, plot=(WIDTH, HEIGHT))
     return environment
 
 
@@ -325,9 +318,7 @@ TIMES = (
 )
 
 
-@final
-@dataclass(frozen=True)
-class Chart:
+class Chart(NamedTuple):
     """A chart.
 
     Attributes:
@@ -345,54 +336,34 @@ class Chart:
     summary: str
 
 
-@final
-@dataclass(frozen=True)
-class Plot:
-    """Charts over the same hour.
-
-    Attributes:
-        width: The width of each, in units of SVG.
-        height: The height of each.
-        charts: The charts.
-        empty: Whether there is nothing to show yet.
-    """
-
-    width: int
-    height: int
-    charts: Sequence[Chart]
-    empty: bool
-
-
-def draw_waits(buckets: Sequence[Bucket], now: float) -> Plot:
+def draw_waits(buckets: Sequence[Bucket], now: float) -> list[Chart]:
     """Draw how many waited, and for how long the longest had waited, over the hour before a Unix time."""
     last = int(now // BUCKET_SECONDS)
-    charts = (
-        _chart(
-            "Owners waiting", buckets, last, lambda each: float(each.waiting), lambda value: f"{value:,.0f}", NUMBERS
-        ),
-        _chart("Longest wait", buckets, last, lambda each: each.longest, duration, TIMES),
+    waiting = {each.number: float(each.waiting) for each in buckets}
+    longest = {each.number: each.longest for each in buckets}
+    return (
+        [
+            _chart("Owners waiting", waiting, last, "{:,.0f}".format, NUMBERS),
+            _chart("Longest wait", longest, last, duration, TIMES),
+        ]
+        if buckets
+        else []
     )
-    return Plot(WIDTH, HEIGHT, charts, empty=not buckets)
 
 
 def _chart(
-    title: str,
-    buckets: Sequence[Bucket],
-    last: int,
-    value_of: Callable[[Bucket], float],
-    text_of: Callable[[float], str],
-    tops: Sequence[float],
+    title: str, values: Mapping[int, float], last: int, text_of: Callable[[float], str], tops: Sequence[float]
 ) -> Chart:
-    most = max(map(value_of, buckets), default=0.0)
+    most = max(values.values())
     top = next((each for each in tops if each >= most), most)
     areas, lines = [], []
-    for run in _runs(buckets):
-        points = [(_x(each.number, last), round(HEIGHT - HEIGHT * value_of(each) / top, 1)) for each in run]
-        points.append((_x(run[-1].number + 1, last), points[-1][1]))  # A bucket is as wide as its time.
+    for run in _runs(values):
+        points = [(_x(number, last), round(HEIGHT - HEIGHT * values[number] / top, 1)) for number in run]
+        points.append((_x(run[-1] + 1, last), points[-1][1]))  # A bucket is as wide as its time.
         line = "L".join(f"{x:g} {y:g}" for x, y in points)
         lines.append(f"M{line}")
         areas.append(f"M{points[0][0]:g} {HEIGHT}L{line}L{points[-1][0]:g} {HEIGHT}Z")
-    now = value_of(buckets[-1]) if buckets and buckets[-1].number >= last - 1 else 0.0
+    now = values.get(last, values.get(last - 1, 0.0))
     return Chart(title, areas, lines, text_of(top), f"now {text_of(now)}, at most {text_of(most)} in the last hour")
 
 
@@ -400,11 +371,11 @@ def _x(number: int, last: int) -> float:
     return round(WIDTH * (BUCKETS - 1 - (last - number)) / BUCKETS, 1)
 
 
-def _runs(buckets: Sequence[Bucket]) -> list[list[Bucket]]:
-    """Split where there is a gap: for three buckets or more nothing was seen."""
-    runs: list[list[Bucket]] = []
-    for each in buckets:
-        if runs and each.number - runs[-1][-1].number <= 3:
+def _runs(numbers: Iterable[int]) -> list[list[int]]:
+    """Split the numbers of buckets where there is a gap: for three buckets or more nothing was seen."""
+    runs: list[list[int]] = []
+    for each in numbers:
+        if runs and each - runs[-1][-1] <= 3:
             runs[-1].append(each)
         else:
             runs.append([each])

@@ -13,7 +13,7 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import final
+from typing import NamedTuple, final
 
 from pyredisson._tools.common import plain
 from pyredisson._tools.sampling import Pace, changes, in_daemon_thread, owner_of
@@ -31,7 +31,6 @@ _OTHER_PROBLEM = re.compile(r"^broken|^free, with a queue")
 _PROBLEM = re.compile(rf"^never expires|not connected$|probably gone$|dead in the queue$|{_OTHER_PROBLEM.pattern}")
 
 
-@final
 class Shown(str):
     """A text that pages may show: all of its characters are printable, and it is not long."""
 
@@ -108,7 +107,6 @@ class SeenRow:
         return any(text in name.lower() for name in names)
 
 
-@final
 @dataclass(frozen=True)
 class SeenState:
     """A snapshot as it is shown.
@@ -122,26 +120,6 @@ class SeenState:
     snapshot: Snapshot
     rows: Mapping[str, SeenRow]
     drawing: Drawing | None
-
-    @property
-    def held(self) -> int:
-        """How many locks are held."""
-        return sum(each.lock.held for each in self.rows.values())
-
-    @property
-    def contended(self) -> int:
-        """How many have waiters."""
-        return sum(each.lock.waiting > 0 for each in self.rows.values())
-
-    @property
-    def waiting(self) -> int:
-        """How many wait for all of them."""
-        return sum(each.lock.waiting for each in self.rows.values())
-
-    @property
-    def problems(self) -> int:
-        """How many need attention."""
-        return sum(bool(each.problems) for each in self.rows.values())
 
     @property
     def clients(self) -> list[ClientView]:
@@ -244,9 +222,7 @@ MARGIN, ARC = 14, 46
 LABEL, LOCK = 30, 20  # characters that fit in a box and on an arrow
 
 
-@final
-@dataclass(frozen=True)
-class WaitEdge:
+class WaitEdge(NamedTuple):
     """An owner waits for a lock that another one holds.
 
     Attributes:
@@ -264,9 +240,7 @@ class WaitEdge:
     deadlock: bool
 
 
-@final
-@dataclass(frozen=True)
-class Box:
+class Box(NamedTuple):
     """An owner in the drawing, with the middle of its box."""
 
     label: str
@@ -276,9 +250,7 @@ class Box:
     deadlock: bool
 
 
-@final
-@dataclass(frozen=True)
-class Arrow:
+class Arrow(NamedTuple):
     """A wait in the drawing: its line, and where the name of the lock is written."""
 
     path: str
@@ -289,9 +261,7 @@ class Arrow:
     deadlock: bool
 
 
-@final
-@dataclass(frozen=True)
-class Drawing:
+class Drawing(NamedTuple):
     """The graph, drawn and as a list.
 
     Attributes:
@@ -441,9 +411,7 @@ BUCKET_SECONDS = 20
 BUCKETS = 180  # an hour
 
 
-@final
-@dataclass(frozen=True)
-class PageEvent:
+class PageEvent(NamedTuple):
     """A change of a lock's holders.
 
     Attributes:
@@ -460,7 +428,6 @@ class PageEvent:
     within: float
 
 
-@final
 class History:
     """The events of the locks that changed last."""
 
@@ -512,7 +479,6 @@ class History:
                 self.add(row, PageEvent(at, what, shorten(change.who.label), within))
 
 
-@final
 @dataclass
 class Bucket:
     """The most that was seen within a few seconds.
@@ -528,7 +494,6 @@ class Bucket:
     longest: float = 0.0
 
 
-@final
 class Waits:
     """Waits over the last hour. There are gaps where no snapshots were taken."""
 
@@ -563,9 +528,7 @@ REST = 4
 LINGER_SECONDS = 5.0
 
 
-@final
-@dataclass(frozen=True)
-class Trouble:
+class Trouble(NamedTuple):
     """The server does not answer.
 
     Attributes:
@@ -577,7 +540,6 @@ class Trouble:
     error: str
 
 
-@final
 class Watcher:
     """The last snapshot, what changed before, and the loop that takes the next one.
 

@@ -17,9 +17,10 @@ import redis
 import redis.exceptions as rx
 
 from pyredisson._core.failures import is_interruption
+from pyredisson._core.owners import HandleOwner
 from pyredisson._core.runtime import run, run_to_the_end
 from pyredisson._shared import process
-from pyredisson._shared.owners import HandleOwner, current_thread_owner
+from pyredisson._shared.owners import current_thread_owner
 from pyredisson._threads.client import Redisson
 from pyredisson.compat import LockBase, Place, acquire, client_behind, stored_value, text_of, translated
 from pyredisson.errors import LockNotOwnedError, RedissonError

@@ -14,7 +14,7 @@ import redis.exceptions as rx
 
 from pyredisson._asyncio.client import Redisson
 from pyredisson._core.failures import is_interruption
-from pyredisson._shared.owners import HandleOwner
+from pyredisson._core.owners import HandleOwner
 from pyredisson.compat import LockBase, Place, acquire, client_behind, stored_value, text_of, translated
 from pyredisson.errors import LockNotOwnedError, RedissonError
 

@@ -41,7 +41,7 @@ def watched_exchange(self: Connection, data: bytes | None, timeout: float) -> ob
     return exchange(self, data, timeout)
 
 
-Connection.exchange = watched_exchange  # type: ignore[method-assign]
+Connection.exchange = watched_exchange
 
 
 def until(condition: Callable[[], object], what: str) -> None:

@@ -20,7 +20,7 @@ lock = client.get_lock(NAME)
 def in_greenlet(work: object) -> object:
     """Run something in a greenlet, and return its result."""
     results: list[object] = []
-    greenlet = greens.spawn(lambda: results.append(work()))  # type: ignore[operator]
+    greenlet = greens.spawn(lambda: results.append(work()))
     assert greens.join(greenlet, 20)
     return results[0]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-from types import TracebackType
 
 #: Where Redis is. The connections made with it carry the test's name, so that the test can find them.
 URL = os.environ["PYREDISSON_TEST_URL"]
@@ -42,9 +41,7 @@ class CriticalSection:
         note("in")
         return True
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._descriptor)  # This ends the flock.
 
 

@@ -25,7 +25,6 @@ class Case:
     Attributes:
         library: The library, and how it is used.
         language: In which program it runs.
-        package: What the file with the versions calls it.
         verb: What the program calls it.
         key: Its key, or the first one.
         stores: What it stores, in words.
@@ -34,12 +33,11 @@ class Case:
         freed: What ``unlock`` adds, once it has freed it.
         waits: How its clients wait.
         leak: Whether ``leaks`` lists it, since it never expires.
-        attempts: How many requests about its key show that a client waits.
+        package: What the file with the versions calls it, if that is not the verb.
     """
 
     library: str
     language: str
-    package: str
     verb: str
     key: str
     stores: str
@@ -48,7 +46,7 @@ class Case:
     waits: str
     notes: tuple[str, ...] = ()
     leak: bool = False
-    attempts: int = 2
+    package: str = ""
 
     @property
     def is_certain(self) -> bool:
@@ -59,8 +57,8 @@ class Case:
     def version(self) -> str:
         """The version that is tested."""
         file, pattern = _VERSIONS[self.language]
-        found = re.search(pattern.format(re.escape(self.package)), (_HERE / file).read_text())
-        assert found is not None, self.package
+        found = re.search(pattern.format(re.escape(self.package or self.verb)), (_HERE / file).read_text())
+        assert found is not None, self.verb
         return found[1]
 
 
@@ -73,7 +71,6 @@ CASES = (
         "python-redis-lock",
         "python",
         "python-redis-lock",
-        "python-redis-lock",
         "lock:NAME",
         "24 base64 characters, without expiry",
         "python-redis-lock",
@@ -85,18 +82,17 @@ CASES = (
     Case(
         "python-redis-lock, `expire=60`",
         "python",
-        "python-redis-lock",
         "python-redis-lock-expire",
         "lock:NAME",
         "24 base64 characters",
         "python-redis-lock",
         "notified 1 client of python-redis-lock",
         "by BLPOP",
+        package="python-redis-lock",
     ),
     Case(
         "pottery",
         "python",
-        "pottery",
         "pottery",
         "redlock:NAME",
         "a UUID",
@@ -109,7 +105,6 @@ CASES = (
         "sherlock",
         "python",
         "sherlock",
-        "sherlock",
         "NAME",
         "a UUID",
         "?",
@@ -120,18 +115,17 @@ CASES = (
     Case(
         "redis-py's `Lock`",
         "python",
-        "redis",
         "redis-py",
         "NAME",
         "a version 1 UUID as 32 hexadecimal digits",
         "redis-py",
         _polls("redis-py", "every 0.1 s"),
         "by polling",
+        package="redis",
     ),
     Case(
         "django-redis' `cache.lock()`",
         "python",
-        "django-redis",
         "django-redis",
         ":1:NAME",
         "as redis-py's `Lock`",
@@ -143,7 +137,6 @@ CASES = (
         "celery-once",
         "python",
         "celery-once",
-        "celery-once",
         "qo_NAME",
         "as redis-py's `Lock`",
         "celery-once",
@@ -153,7 +146,6 @@ CASES = (
     Case(
         "redlock (node-redlock)",
         "node",
-        "redlock",
         "redlock-4",
         "NAME",
         "16 bytes as hexadecimal digits",
@@ -161,11 +153,11 @@ CASES = (
         f"{_UNKNOWN}{_polls('node-redlock', 'within 0.3 s')}; {_polls('redlock-universal', 'every 0.1 s')}",
         "by polling",
         notes=("a string that may be a lock of node-redlock or redlock-universal",),
+        package="redlock",
     ),
     Case(
         "redlock (node-redlock)",
         "node",
-        "redlock-5",
         "redlock-5",
         "NAME",
         "16 bytes as hexadecimal digits",
@@ -177,7 +169,6 @@ CASES = (
     Case(
         "redlock-universal",
         "node",
-        "redlock-universal",
         "redlock-universal",
         "NAME",
         "16 bytes as hexadecimal digits",
@@ -189,18 +180,17 @@ CASES = (
     Case(
         "redis-semaphore, `Mutex`",
         "node",
-        "redis-semaphore",
         "redis-semaphore-mutex",
         "mutex:NAME",
         "a UUID",
         "redis-semaphore",
         _polls("redis-semaphore", "every 0.01 s"),
         "by polling",
+        package="redis-semaphore",
     ),
     Case(
         "redsync",
         "go",
-        "github.com/go-redsync/redsync/v4",
         "redsync",
         "NAME",
         "16 bytes in base64",
@@ -208,11 +198,11 @@ CASES = (
         f"{_UNKNOWN}{_polls('redsync', 'within 0.25 s')}",
         "by polling",
         notes=("a string that may be a lock of redsync",),
+        package="github.com/go-redsync/redsync/v4",
     ),
     Case(
         "redislock (bsm)",
         "go",
-        "github.com/bsm/redislock",
         "redislock",
         "NAME",
         "16 bytes in base64 for URLs",
@@ -220,11 +210,11 @@ CASES = (
         f"{_UNKNOWN}those of redislock ask again as their retry strategy says",
         "by polling",
         notes=("a string that may be a lock of redislock",),
+        package="github.com/bsm/redislock",
     ),
     Case(
         "rueidislock",
         "go",
-        "github.com/redis/rueidis",
         "rueidislock",
         "rueidislock:0:NAME",
         "24 random bytes, in three keys",
@@ -232,11 +222,11 @@ CASES = (
         "those of rueidislock are notified by the server",
         "by client-side caching",
         notes=("3 keys, one lock",),
+        package="github.com/redis/rueidis",
     ),
     Case(
         "ShedLock",
         "java",
-        "shedlock",
         "shedlock",
         "job-lock:default:NAME",
         "`ADDED:TIME@HOST:UUID`",
@@ -247,7 +237,6 @@ CASES = (
     Case(
         "Spring's `RedisLockRegistry`, `PUB_SUB_LOCK`",
         "java",
-        "spring",
         "spring-pubsub",
         "REGISTRY:NAME",
         "a UUID",
@@ -255,11 +244,11 @@ CASES = (
         "notified 1 client of Spring Integration",
         "by pub/sub",
         notes=("a string that may be a lock of sherlock or Spring Integration",),
+        package="spring",
     ),
     Case(
         "Spring's `RedisLockRegistry`, `SPIN_LOCK`",
         "java",
-        "spring",
         "spring-spin",
         "REGISTRY:NAME",
         "a UUID",
@@ -268,6 +257,7 @@ CASES = (
         "every 0.1 s in spin mode",
         "by polling",
         notes=("a string that may be a lock of sherlock or Spring Integration",),
+        package="spring",
     ),
 )
 
@@ -275,7 +265,6 @@ CASES = (
 SEMAPHORE = Case(
     "redis-semaphore, `Semaphore`",
     "node",
-    "redis-semaphore",
     "redis-semaphore",
     "semaphore:NAME",
     "a sorted set of UUIDs",

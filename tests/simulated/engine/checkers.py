@@ -21,8 +21,6 @@ from pyredisson.events import Acquired, Event, Lost, Released
 from tests.simulated.engine.runtime import AnyClient
 from tests.simulated.engine.world import Node, World
 
-__all__ = ["LockRules", "QuorumRules", "ReadWriteRules", "TokenRules", "Violation", "leftovers", "tokens_of"]
-
 
 class Violation(AssertionError):
     """A rule was broken."""
@@ -105,7 +103,7 @@ class OwnershipRules(ABC):
         world.watchers.append(self._after)
         EventRules(world, self._clients)
 
-    def believers(self, name: str) -> list[Ownership]:
+    def believers(self, name: str) -> list[Any]:
         """Return the ownerships whose owners may, at this moment, act as holders of a lock, or of a side of it."""
         found = []
         for client in self._clients:
@@ -199,7 +197,7 @@ def tokens_of(ownership: Ownership) -> tuple[str, ...]:
     return (tokens.current, tokens.former) if isinstance(tokens, TokenPair) else ()
 
 
-class QuorumRules:
+class QuorumRules(OwnershipRules):
     """The rules of a lock on a quorum of nodes.
 
     1. At no time two owners believe to hold it: whenever it is granted, everybody else's validity is over, or its last
@@ -208,15 +206,11 @@ class QuorumRules:
     """
 
     def __init__(self, world: World, clients: Iterable[AnyClient[Any]]) -> None:
-        self._clients = list(clients)
-        self._world = world
-        self.grants = 0
-        world.watchers.append(self._after)
-        EventRules(world, self._clients)
+        super().__init__(world, clients)
         for client in self._clients:
             client.core.listen(self._heard, lambda: True)
 
-    def believers(self, name: str) -> list[MultiHold]:
+    def believers(self, name: str) -> list[Any]:
         """The holds whose owners may, at this moment, act as holders."""
         holds = multi_holds(self._clients)
         return [each for each in holds if each.name == name and each.remaining(each.client.runtime.now()) > 0]

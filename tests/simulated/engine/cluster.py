@@ -22,8 +22,6 @@ from tests.simulated.engine.redis import ServerError
 from tests.simulated.engine.replication import Lag, Loss, ReplicatedNode, Replication, what_was_lost
 from tests.simulated.engine.world import World
 
-__all__ = ["ClusterNode", "Shard", "SimulatedCluster", "View"]
-
 #: After so many seconds without an answer a node is taken for dead, by the others, and by itself if they are gone.
 NODE_TIMEOUT = 0.6
 
@@ -381,7 +379,7 @@ class SimulatedCluster:
     def _gossip(self) -> None:
         """Let everybody hear of what has changed, in a while."""
         for node in self.nodes:
-            self.world.after(self.world.rng.uniform(0.0, GOSSIP), lambda node=node: self._hear(node))  # type: ignore[misc]
+            self.world.after(self.world.rng.uniform(0.0, GOSSIP), lambda node=node: self._hear(node))
 
     def _hear(self, node: ClusterNode) -> None:
         if node.alone or not node.redis.up:

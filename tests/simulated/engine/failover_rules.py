@@ -13,8 +13,6 @@ from tests.simulated.engine.replication import Loss
 from tests.simulated.engine.runtime import AnyClient
 from tests.simulated.engine.world import Node, World
 
-__all__ = ["FailoverRules"]
-
 
 class FailoverRules(LockRules):
     """The rules of exclusive locks, fenced or not, where masters are replaced, and slots move.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-__all__ = ["Faults"]
-
 
 @dataclass(frozen=True)
 class Faults:

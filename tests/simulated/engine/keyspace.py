@@ -14,23 +14,6 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from typing_extensions import Self
 
-__all__ = [
-    "COMMANDS",
-    "INT64_MIN",
-    "OK",
-    "TYPES",
-    "Command",
-    "Keyspace",
-    "Reply",
-    "ServerError",
-    "SortedSet",
-    "Status",
-    "Value",
-    "find_command",
-    "parse_integer",
-    "redis_command",
-]
-
 Reply: TypeAlias = "int | bytes | list[Any] | None"
 """What a command or script replies: an integer, a (bulk or status) string, an array of replies, or null."""
 
@@ -75,9 +58,12 @@ class SortedSet:
 
     __slots__ = ("_order", "scores")
 
-    def __init__(self, scores: dict[bytes, float]) -> None:
-        self.scores = scores
+    def __init__(self, scores: dict[bytes, float] | None = None) -> None:
+        self.scores = scores or {}
         self._order: list[tuple[float, bytes]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.scores)
 
     def copy(self) -> Self:
         """Another one with the same members."""
@@ -112,6 +98,8 @@ class _Bound(NamedTuple):
     score: float
     exclusive: bool
 
+
+AnyValue = TypeVar("AnyValue", "dict[bytes, bytes]", "list[bytes]", SortedSet)
 
 Value: TypeAlias = "bytes | dict[bytes, bytes] | list[bytes] | SortedSet"
 
@@ -253,23 +241,21 @@ class Keyspace:
             return value
         raise _wrong_type()
 
-    def _hash(self, key: bytes) -> dict[bytes, bytes] | None:
+    def _typed(self, key: bytes, kind: type[AnyValue]) -> AnyValue:
+        """The value of a key; of one that is missing, a new one, which is not stored."""
         value = self._find(key)
-        if value is None or type(value) is dict:
+        if value is None:
+            return kind()
+        if type(value) is kind:
             return value
         raise _wrong_type()
 
-    def _list(self, key: bytes) -> list[bytes] | None:
-        value = self._find(key)
-        if value is None or type(value) is list:
-            return value
-        raise _wrong_type()
-
-    def _sorted_set(self, key: bytes) -> SortedSet | None:
-        value = self._find(key)
-        if value is None or type(value) is SortedSet:
-            return value
-        raise _wrong_type()
+    def _store(self, key: bytes, value: dict[bytes, bytes] | list[bytes] | SortedSet) -> None:
+        """Store what was changed. What is empty is no key."""
+        if value:
+            self._values[key] = value
+        else:
+            self._forget(key)
 
     def _live_keys(self) -> list[bytes]:
         gone = {key for key, deadline in self._deadlines.items() if self._now_ms > deadline}
@@ -390,125 +376,107 @@ class Keyspace:
 
     @redis_command("HSET", writes=True, deny_oom=True)
     def _hset(self, key: bytes, field: bytes, value: bytes, *more: bytes) -> Reply:
-        fields = self._hash(key)
-        if fields is None:
-            fields = self._values[key] = {}
+        fields = self._typed(key, dict)
         before = len(fields)
         fields[field] = value
         if more:
             fields.update(zip(more[::2], more[1::2], strict=True))
+        self._store(key, fields)
         return len(fields) - before
 
     @redis_command("HGET")
     def _hget(self, key: bytes, field: bytes) -> Reply:
-        fields = self._hash(key)
-        return None if fields is None else fields.get(field)
+        return self._typed(key, dict).get(field)
 
     @redis_command("HMGET")
     def _hmget(self, key: bytes, field: bytes, *more: bytes) -> Reply:
-        fields = self._hash(key) or {}
+        fields = self._typed(key, dict)
         return [fields.get(each) for each in (field, *more)]
 
     @redis_command("HRANDFIELD")
     def _hrandfield(self, key: bytes, count: bytes) -> Reply:
         # Nothing here is left to chance: the last ones are drawn. No script may depend on which they are.
-        return list(reversed(self._hash(key) or {}))[: parse_integer(count)]
+        return list(reversed(self._typed(key, dict)))[: parse_integer(count)]
 
     @redis_command("HDEL", writes=True)
     def _hdel(self, key: bytes, field: bytes, *more: bytes) -> Reply:
-        fields = self._hash(key)
-        if fields is None:
-            return 0
+        fields = self._typed(key, dict)
         gone = sum(fields.pop(each, None) is not None for each in (field, *more))
-        if not fields:
-            self._forget(key)
+        self._store(key, fields)
         return gone
 
     @redis_command("HEXISTS")
     def _hexists(self, key: bytes, field: bytes) -> Reply:
-        fields = self._hash(key)
-        return 1 if fields is not None and field in fields else 0
+        return int(field in self._typed(key, dict))
 
     @redis_command("HINCRBY", writes=True, deny_oom=True)
     def _hincrby(self, key: bytes, field: bytes, increment: bytes) -> Reply:
         amount = parse_integer(increment)
-        fields = self._hash(key)
-        old = None if fields is None else fields.get(field)
+        fields = self._typed(key, dict)
+        old = fields.get(field)
         new = amount if old is None else parse_integer(old, _hash_value_is_not_an_integer) + amount
         if not INT64_MIN <= new <= INT64_MAX:
             raise ServerError("ERR", "increment or decrement would overflow")
-        if fields is None:
-            fields = self._values[key] = {}
         fields[field] = b"%d" % new
+        self._store(key, fields)
         return new
 
     @redis_command("HKEYS")
     def _hkeys(self, key: bytes) -> Reply:
-        return list(self._hash(key) or ())
+        return list(self._typed(key, dict))
 
     @redis_command("HLEN")
     def _hlen(self, key: bytes) -> Reply:
-        return len(self._hash(key) or ())
+        return len(self._typed(key, dict))
 
     @redis_command("HGETALL")
     def _hgetall(self, key: bytes) -> Reply:
-        return [text for pair in (self._hash(key) or {}).items() for text in pair]
+        return [text for pair in (self._typed(key, dict)).items() for text in pair]
 
     # -- Lists
 
     @redis_command("LINDEX")
     def _lindex(self, key: bytes, index: bytes) -> Reply:
-        items = self._list(key)
-        if items is None:
-            return None
-        at = parse_integer(index)
+        items, at = self._typed(key, list), parse_integer(index)
         return items[at] if -len(items) <= at < len(items) else None
 
     @redis_command("LPOP", writes=True)
     def _lpop(self, key: bytes) -> Reply:
-        items = self._list(key)
-        if items is None:
-            return None
-        taken = items.pop(0)
-        if not items:
-            self._forget(key)
+        items = self._typed(key, list)
+        taken = items.pop(0) if items else None
+        self._store(key, items)
         return taken
 
     @redis_command("LPUSH", writes=True, deny_oom=True)
     def _lpush(self, key: bytes, item: bytes, *more: bytes) -> Reply:
-        items = self._list(key)
-        if items is None:
-            items = self._values[key] = []
+        items = self._typed(key, list)
         items[:0] = reversed((item, *more))
+        self._store(key, items)
         return len(items)
 
     @redis_command("RPUSH", writes=True, deny_oom=True)
     def _rpush(self, key: bytes, item: bytes, *more: bytes) -> Reply:
-        items = self._list(key)
-        if items is None:
-            items = self._values[key] = []
+        items = self._typed(key, list)
         items += (item, *more)
+        self._store(key, items)
         return len(items)
 
     @redis_command("LRANGE")
     def _lrange(self, key: bytes, start: bytes, stop: bytes) -> Reply:
         first, last = parse_integer(start), parse_integer(stop)
-        items = self._list(key) or []
+        items = self._typed(key, list)
         return items[_slice(len(items), first, last)]
 
     @redis_command("LREM", writes=True)
     def _lrem(self, key: bytes, count: bytes, item: bytes) -> Reply:
         wanted = parse_integer(count)
-        items = self._list(key)
-        if items is None:
-            return 0
+        items = self._typed(key, list)
         places = [at for at, each in enumerate(items) if each == item]
         if wanted:
             places = places[:wanted] if wanted > 0 else places[wanted:]
         for at in reversed(places):
             del items[at]
-        if not items:
-            self._forget(key)
+        self._store(key, items)
         return len(places)
 
     # -- Sorted sets
@@ -516,68 +484,58 @@ class Keyspace:
     @redis_command("ZADD", writes=True, deny_oom=True)
     def _zadd(self, key: bytes, option_or_score: bytes, next_one: bytes, *more: bytes) -> Reply:
         pairs = (option_or_score, next_one, *more)
-        only_if_there = option_or_score.upper() == b"XX"
-        if only_if_there:
+        option = option_or_score.upper()
+        if option in (b"XX", b"NX"):
             pairs = pairs[1:]
         if len(pairs) % 2:
             raise _syntax_error()
         scores = [_score(text) for text in pairs[::2]]
-        members = self._sorted_set(key)
-        if members is None:
-            if only_if_there:
-                return 0
-            members = self._values[key] = SortedSet({})
+        members = self._typed(key, SortedSet)
         added = 0
         for score, member in zip(scores, pairs[1::2], strict=True):
             is_new = member not in members.scores
-            if not (is_new and only_if_there):
+            if option not in (b"XX", b"NX") or is_new == (option == b"NX"):
                 members.put(member, score)
                 added += is_new
+        self._store(key, members)
         return added
 
     @redis_command("ZINCRBY", writes=True, deny_oom=True)
     def _zincrby(self, key: bytes, increment: bytes, member: bytes) -> Reply:
         added = _score(increment)
-        members = self._sorted_set(key)
-        if members is None:
-            members = self._values[key] = SortedSet({})
+        members = self._typed(key, SortedSet)
         members.put(member, members.scores.get(member, 0.0) + added)
+        self._store(key, members)
         return score_text(members.scores[member])
 
     @redis_command("ZREM", writes=True)
     def _zrem(self, key: bytes, member: bytes, *more: bytes) -> Reply:
-        members = self._sorted_set(key)
-        if members is None:
-            return 0
+        members = self._typed(key, SortedSet)
         gone = sum(members.remove(each) for each in (member, *more))
-        if not members.scores:
-            self._forget(key)
+        self._store(key, members)
         return gone
 
     @redis_command("ZSCORE")
     def _zscore(self, key: bytes, member: bytes) -> Reply:
-        members = self._sorted_set(key)
-        score = None if members is None else members.scores.get(member)
+        score = self._typed(key, SortedSet).scores.get(member)
         return None if score is None else score_text(score)
 
     @redis_command("ZCARD")
     def _zcard(self, key: bytes) -> Reply:
-        members = self._sorted_set(key)
-        return 0 if members is None else len(members.scores)
+        return len(self._typed(key, SortedSet))
 
     @redis_command("ZCOUNT")
     def _zcount(self, key: bytes, low: bytes, high: bytes) -> Reply:
         bounds = _bound(low), _bound(high)
-        members = self._sorted_set(key)
-        return 0 if members is None else len(members.between(*bounds))
+        return len(self._typed(key, SortedSet).between(*bounds))
 
     @redis_command("ZRANGE")
     def _zrange(self, key: bytes, start: bytes, stop: bytes, *options: bytes) -> Reply:
         if any(option.upper() != b"WITHSCORES" for option in options):
             raise _syntax_error()
         first, last = parse_integer(start), parse_integer(stop)
-        members = self._sorted_set(key)
-        found = [] if members is None else members.in_order()[_slice(len(members.scores), first, last)]
+        members = self._typed(key, SortedSet)
+        found = members.in_order()[_slice(len(members), first, last)]
         return _members(found, with_scores=bool(options))
 
     @redis_command("ZRANGEBYSCORE")
@@ -592,8 +550,8 @@ class Keyspace:
                 case _:
                     raise _syntax_error()
         bounds = _bound(low), _bound(high)
-        members = self._sorted_set(key)
-        found = [] if members is None or offset < 0 else members.between(*bounds)[offset:]
+        members = self._typed(key, SortedSet)
+        found = [] if offset < 0 else members.between(*bounds)[offset:]
         return _members(found if limit < 0 else found[:limit], with_scores)
 
 

@@ -12,23 +12,19 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import hiredis
 import redis.exceptions as rx
 
 import pyredisson
 from pyredisson._core.failures import Failure, NotSent, Unanswered
-from pyredisson._net.link import Pool
+from pyredisson._net.link import Transport
 from pyredisson._net.wire import Address, Script, pack, reply_error, script
 from tests.simulated.engine.redis import ServerError
+from tests.simulated.engine.runtime import SimulatedTicket
 from tests.simulated.engine.scripting import sha1_of
 from tests.simulated.engine.world import Node, Process, Promise, World
-
-if TYPE_CHECKING:
-    from pyredisson._net.wire import Connect, Introduce
-
-__all__ = ["Host", "Network", "Port", "SimulatedStream", "SimulatedTransport", "Wire", "keys_of"]
 
 
 @lru_cache(maxsize=4096)
@@ -83,9 +79,7 @@ class Host(Node):
     def _run(self, name: bytes, words: Sequence[bytes]) -> Any:
         count = int(words[2])
         keys, args = list(words[3 : 3 + count]), list(words[3 + count :])
-        forgets = self.world.faults.forget_scripts
-        if forgets and self.world.rng.random() < forgets:
-            self.world.note("forget_scripts")
+        if self.world.draws("forget_scripts"):
             self.redis.script_flush()
         sha = sha1_of(words[1]) if name == b"EVAL" else words[1].decode()
         result = self.redis.eval(words[1], keys, args) if name == b"EVAL" else self.redis.evalsha(sha, keys, args)
@@ -288,28 +282,22 @@ class Wire(_End):
 
     async def call_many(self, requests: Sequence[bytes], timeout: float) -> list[Any]:
         """See :meth:`pyredisson._net.wire.Wire.call_many`."""
-        process, world, faults, rng = self.port.process, self.port.world, self.port.world.faults, self.port.world.rng
+        process, world, faults = self.port.process, self.port.world, self.port.world.faults
         if not self.open:
             raise NotSent(rx.ConnectionError("Error while writing to socket: Broken pipe"))
         commands = _commands(b"".join(requests))
         answer: Promise[Any] = Promise()
         self._answer = answer
 
-        def draw(fault: str, probability: float) -> bool:
-            if probability and rng.random() < probability:
-                world.note(fault)
-                return True
-            return False
-
         def serve(*, again: bool = False) -> None:
             self.host.commands += 1
             results = [self._execute(words) for words in commands]
-            if not again and draw("duplicate", faults.duplicate):
+            if not again and world.draws("duplicate", faults):
                 # Right behind the first copy: a connection does not deliver twice, but a proxy may resend.
                 world.after(world.latency, lambda: self.host.arrive(lambda: serve(again=True)))
-            if again or draw("lose_reply", faults.lose_reply):
+            if again or world.draws("lose_reply", faults):
                 return
-            if draw("reset", faults.reset):
+            if world.draws("reset", faults):
                 self.broken()
                 return
             last = results[-1]
@@ -318,10 +306,10 @@ class Wire(_End):
             else:
                 self._carry_back(lambda: answer.settle(results))
 
-        if draw("straggle", faults.straggle):
-            late = rng.uniform(0.0, faults.straggle_seconds)
+        if world.draws("straggle", faults):
+            late = world.rng.uniform(0.0, faults.straggle_seconds)
             world.after(late, lambda: self.host.arrive(lambda: serve(again=True)))
-        elif not draw("lose_request", faults.lose_request):
+        elif not world.draws("lose_request", faults):
             self._carry(serve)
         silence = Unanswered(rx.TimeoutError(f"no reply from the server within {timeout:.3g} s"))
         world.after(timeout / process.rate, lambda: process.run(lambda: answer.settle(silence)))
@@ -373,9 +361,8 @@ class SimulatedStream(_End):
         super().__init__(port, host)
         self.channels: dict[tuple[bytes, bool], None] = {}
         self._inbox: deque[Any] = deque()
-        self._woken = False
         self._ended = False
-        self._pause: Promise[bool] | None = None
+        self._news = SimulatedTicket(port.process)
         host.streams[self] = None
         port.streams[self] = None
 
@@ -395,7 +382,7 @@ class SimulatedStream(_End):
 
         def arrive() -> None:
             self._inbox.append(reply)
-            self._wake_reader()
+            self._news.notify()
 
         self.port.world.note("push", self.port.process.name, str(reply) if isinstance(reply, Exception) else reply)
         self._carry_back(arrive)
@@ -404,42 +391,30 @@ class SimulatedStream(_End):
         """Send a message, if that is listened to. Returns whether it is, as a number."""
         if (channel, sharded) not in self.channels or not self.open:
             return 0
-        faults, rng, world = self.port.world.faults, self.port.world.rng, self.port.world
-        if faults.lose_message and rng.random() < faults.lose_message:
-            world.note("lose_message")
-        elif faults.drop_subscriber and rng.random() < faults.drop_subscriber:
-            world.note("drop_subscriber")
+        if self.port.world.draws("lose_message"):
+            return 1
+        if self.port.world.draws("drop_subscriber"):
             self.broken()
         else:
             self.push([b"smessage" if sharded else b"message", channel, payload])
         return 1
 
-    def _wake_reader(self) -> None:
-        if self._pause is not None:
-            self._pause.settle(True)
-
     async def read(self, timeout: float) -> list[Any] | None:
-        if not (self._inbox or self._woken or self._ended):
-            self._pause = self.port.world.pause_of(self.port.process, timeout)
-            try:
-                await self._pause
-            finally:
-                self._pause = None
-        self._woken = False
+        if not self._ended:
+            await self._news.wait(timeout)
         found = list(self._inbox)
         self._inbox.clear()
         return None if self._ended and not found else found
 
     def wake(self) -> None:
-        self._woken = True
-        self._wake_reader()
+        self._news.notify()
 
     def broken(self) -> None:
         self._leave()
 
         def end() -> None:
             self._ended = True
-            self._wake_reader()
+            self._news.notify()
 
         self._carry_end(end)
 
@@ -476,7 +451,7 @@ class SimulatedDial:
 
 
 @final
-class SimulatedTransport:
+class SimulatedTransport(Transport):
     """Makes the connections of a link in a simulated world. One belongs to one request at a time, as under threads.
 
     Args:
@@ -490,14 +465,7 @@ class SimulatedTransport:
         self._port = port
         self._address = address
         self._closed = False
-        self.watchdog: object = None
-
-    def pools(self, connect: Connect, introduce: Introduce, connect_timeout: float) -> tuple[Pool, Pool]:
-        pool = Pool(self, connect, connect_timeout)
-        return pool, pool
-
-    def now(self) -> float:
-        return self._port.process.now()
+        self.now = staticmethod(port.process.now)
 
     def caller(self) -> object:
         return self._port.world.current
@@ -528,11 +496,5 @@ class SimulatedTransport:
     def dial(self, work: Callable[[], Coroutine[Any, Any, None]]) -> SimulatedDial:
         return SimulatedDial(self._port.process, work())
 
-    async def room(self, timeout: float) -> bool:
-        return True
-
     def close(self) -> None:
         self._closed = True
-
-    def abandon(self) -> None:
-        pass

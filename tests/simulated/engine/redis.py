@@ -40,8 +40,6 @@ from tests.simulated.engine.keyspace import (
 )
 from tests.simulated.engine.scripting import Interpreter, Script, sha1_of
 
-__all__ = ["Entry", "OnMessage", "Reply", "ServerError", "SimulatedRedis", "Snapshot"]
-
 OnMessage: TypeAlias = Callable[[bytes, bytes, bool], int]
 """``on_message(channel, payload, sharded)``: takes a published message and says how many subscribers got it.
 
@@ -113,7 +111,7 @@ class SimulatedRedis(Keyspace):
         self.only_declared_keys = False
         self._clock = clock
         self._scripts: dict[str, Script] = {}
-        self._restarts = 0
+        self.restarts = 0
         self._wrote = False
         self._lua = Interpreter.of_this_thread()
 
@@ -172,7 +170,7 @@ class SimulatedRedis(Keyspace):
         if not data:
             self._values, self._deadlines = {}, {}
         self._scripts = {}
-        self._restarts += 1
+        self.restarts += 1
         self.started_us = self._clock()
         self.up = True
         self.paused = False
@@ -210,11 +208,6 @@ class SimulatedRedis(Keyspace):
             self._forget(key)
             self.writes += 1
             other.writes += 1
-
-    @property
-    def restarts(self) -> int:
-        """How often it was started again."""
-        return self._restarts
 
     # -- Running scripts
 
@@ -283,7 +276,7 @@ class SimulatedRedis(Keyspace):
             "# Server",
             "redis_version:7.0.15",
             "redis_mode:standalone",
-            f"run_id:{sha1_of(f'{self.name} {self._restarts}'.encode())}",
+            f"run_id:{sha1_of(f'{self.name} {self.restarts}'.encode())}",
             f"uptime_in_seconds:{max(0, self.now_us - self.started_us) // 1_000_000}",
             "# Memory",
             "maxmemory_policy:noeviction",
@@ -292,7 +285,7 @@ class SimulatedRedis(Keyspace):
             "# Replication",
             f"role:{self.role}",
             f"connected_slaves:{self.replicas}",
-            f"master_replid:{sha1_of(f'{self.name} {self._restarts} data'.encode())}",
+            f"master_replid:{sha1_of(f'{self.name} {self.restarts} data'.encode())}",
         ]
         return "".join(f"{line}\r\n" for line in lines).encode()
 

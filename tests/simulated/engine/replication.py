@@ -12,8 +12,6 @@ from tests.simulated.engine.network import Host, Wire
 from tests.simulated.engine.redis import Entry, ServerError
 from tests.simulated.engine.world import Node, Promise, World
 
-__all__ = ["Lag", "Loss", "ReplicatedNode", "Replication", "what_was_lost"]
-
 
 @dataclass(frozen=True)
 class Lag:

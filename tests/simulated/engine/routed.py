@@ -10,21 +10,21 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
-from redis import Connection
+import redis
 
 from pyredisson._core.client import ClientCore
 from pyredisson._core.failures import Failure
 from pyredisson._core.runtime import Background, Reply, Request
 from pyredisson._net.cluster import ClusterLink
 from pyredisson._net.link import ServerLink
-from pyredisson._net.topology import Cluster, Sentinels, prepare_call, slot_of
-from pyredisson._net.urls import masked, parse_sentinel_url
+from pyredisson._net.topology import Cluster, prepare_call, slot_of
+from pyredisson._net.urls import Endpoint, client_at, url_of_endpoint
 from pyredisson._net.wire import Address, prepare
 from pyredisson._shared.runtime import subscriber_for
 from pyredisson.config import Config
 from tests.simulated.engine.network import Port, SimulatedTransport
-from tests.simulated.engine.runtime import AnyClient, Seam
-from tests.simulated.engine.world import Process, Promise
+from tests.simulated.engine.runtime import AnyClient, Seam, SimulatedTicket
+from tests.simulated.engine.world import Process
 
 if TYPE_CHECKING:
     from pyredisson._core.replicas import ReplicaAcknowledgement
@@ -32,33 +32,6 @@ if TYPE_CHECKING:
     from pyredisson._net.subscriber import Subscriber
     from tests.simulated.engine.cluster import SimulatedCluster
     from tests.simulated.engine.network import Network
-
-__all__ = ["RoutedClient", "RoutedRuntime", "cluster_client", "sentinel_client"]
-
-
-class SimulatedMutex:
-    """See :class:`pyredisson._net.cluster.TimedMutex`."""
-
-    def __init__(self, process: Process) -> None:
-        self._process = process
-        self._taken: Promise[None] | None = None
-
-    async def enter(self, seconds: float) -> bool:
-        over = self._process.now() + seconds
-        while self._taken is not None:
-            left = over - self._process.now()
-            if left <= 0:
-                return False
-            pause = self._process.world.pause_of(self._process, left)
-            self._taken.then(lambda pause=pause: pause.settle(True))  # type: ignore[misc]
-            await pause
-        self._taken = Promise()
-        return True
-
-    def leave(self) -> None:
-        taken, self._taken = self._taken, None
-        if taken is not None:
-            taken.settle()
 
 
 class RoutedRuntime(Seam):
@@ -176,15 +149,11 @@ def cluster_client(process: Process, cluster: SimulatedCluster, *, config: Confi
     def link_to_node(address: Address) -> ServerLink:
         return ServerLink(SimulatedTransport(port, address), config.connect_timeout)
 
-    async def sleep(seconds: float) -> None:
-        await process.world.pause_of(process, seconds)
-
     link = ClusterLink(
-        Cluster(cluster.seeds, Connection, {}, None),
+        Cluster(cluster.seeds, redis.Connection, {}, None),
         config.sharded_subscription_mode,
         link_to_node,
-        lambda: SimulatedMutex(process),
-        sleep,
+        lambda: SimulatedTicket(process),
         now=process.now,
     )
     return RoutedClient(port, link, config, "redis+cluster://n0:7000")
@@ -194,8 +163,7 @@ def sentinel_client(process: Process, network: Network, url: str, *, config: Con
     """A client of the master that sentinels know; ``url`` is as for :meth:`pyredisson.Redisson.from_url`."""
     config = config or Config()
     port = Port(process, network)
-    found = parse_sentinel_url(url)
-    assert found is not None, f"not a URL of sentinels: {url}"
-    sentinels = Sentinels(found.sentinels, found.service)
-    link = ServerLink(SimulatedTransport(port), config.connect_timeout, sentinels)
-    return RoutedClient(port, link, config, masked(found))
+    place = client_at(url, {}, redis)
+    assert isinstance(place, Endpoint), f"not a URL of sentinels: {url}"
+    link = ServerLink(SimulatedTransport(port), config.connect_timeout, place.sentinels)
+    return RoutedClient(port, link, config, url_of_endpoint(place) or "")

@@ -25,20 +25,17 @@ from pyredisson._core.subscriptions import Subscriptions
 from pyredisson._net import wire as resp
 from pyredisson._net.link import Inspect
 from pyredisson._net.wire import failure_of, reply_error
-from pyredisson._shared.owners import AnyOwner
 from pyredisson.config import Config
 from pyredisson.lease import AsyncLease as Lease
 from tests.simulated.engine.redis import ServerError
 from tests.simulated.engine.world import Cancelled, Node, Process, Promise, Task, World
-
-__all__ = ["AnyClient", "Seam", "SimulatedClient", "SimulatedOwner", "SimulatedRuntime"]
 
 T = TypeVar("T")
 AnySeam = TypeVar("AnySeam", bound="Seam")
 RequestT = TypeVar("RequestT", bound=ServerRequest)
 
 
-class SimulatedOwner(AnyOwner):
+class SimulatedOwner(Caller):
     """An owner: as a rule a task, but a test may let several tasks ask in one name, one after another."""
 
     __slots__ = ("ended",)
@@ -141,7 +138,7 @@ class Seam:
     def prepare_numbered(
         self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]
     ) -> NumberedRequest:
-        return numbered(self.prepare, script, keys, args)  # type: ignore[attr-defined]
+        return numbered(self.prepare, script, keys, args)
 
     def now(self) -> float:
         return self.process.now()
@@ -324,8 +321,7 @@ class SimulatedRuntime(Seam):
 
         def run_script() -> Any:
             redis = self.node.redis
-            if self.world.faults.forget_scripts and self.world.rng.random() < self.world.faults.forget_scripts:
-                self.world.note("forget_scripts")
+            if self.world.draws("forget_scripts"):
                 redis.script_flush()
             try:
                 return redis.evalsha(called.sha, keys, args)
@@ -354,8 +350,7 @@ class SimulatedRuntime(Seam):
             return reply, 0
 
         def acknowledged() -> Reply:
-            if self.world.faults.unsynced and self.world.rng.random() < self.world.faults.unsynced:
-                self.world.note("unsynced")
+            if self.world.draws("unsynced"):
                 return 0
             return self.node.redis.command("WAIT", replicas, max(1, math.ceil(1000 * sync_timeout)))
 
@@ -377,7 +372,7 @@ class SimulatedRuntime(Seam):
 
     async def _request(self, what: str, execute: Callable[[], Any], timeout: float) -> Reply:
         self.interruptible()
-        world, node, faults, rng = self.world, self.node, self.world.faults, self.world.rng
+        world, node, faults = self.world, self.node, self.world.faults
         if not node.redis.up or not self._reachable:
             await world.pause_of(self.process, world.travel())
             raise NotSent(rx.ConnectionError("Connection refused."))
@@ -389,12 +384,6 @@ class SimulatedRuntime(Seam):
         reply: Promise[Any] = Promise()
         incarnation = node.incarnation
 
-        def draw(fault: str, probability: float) -> bool:
-            if probability and rng.random() < probability:
-                world.note(fault)
-                return True
-            return False
-
         def serve(answer: bool) -> None:
             if answer and node.incarnation != incarnation:
                 return  # Its connection ended with the server that it led to.
@@ -405,19 +394,19 @@ class SimulatedRuntime(Seam):
             except ServerError as error:
                 result = reply_error(str(error))
             world.note(what, self.process.name, result if not isinstance(result, Exception) else str(result))
-            if answer and draw("duplicate", faults.duplicate):
+            if answer and world.draws("duplicate", faults):
                 # Right behind the first copy: a connection does not deliver twice, but a proxy may resend.
                 world.after(world.latency, lambda: node.arrive(lambda: serve(False)))
-            if not answer or draw("lose_reply", faults.lose_reply):
+            if not answer or world.draws("lose_reply", faults):
                 return
-            if draw("reset", faults.reset):
+            if world.draws("reset", faults):
                 result = Unanswered(rx.ConnectionError("Connection reset by peer"))
             world.after(world.travel(), lambda: self.process.run(lambda: reply.settle(result)))
 
-        if draw("straggle", faults.straggle):
-            late = rng.uniform(0.0, faults.straggle_seconds)
+        if world.draws("straggle", faults):
+            late = world.rng.uniform(0.0, faults.straggle_seconds)
             world.after(late, lambda: node.arrive(lambda: serve(False)))
-        elif not draw("lose_request", faults.lose_request):
+        elif not world.draws("lose_request", faults):
             world.after(world.travel(), lambda: node.arrive(lambda: serve(True)))
         silence = Unanswered(rx.TimeoutError("no reply from the server in time"))
         world.after(timeout / self.process.rate, lambda: self.process.run(lambda: reply.settle(silence)))
@@ -428,7 +417,7 @@ class SimulatedRuntime(Seam):
             raise answer
         if isinstance(answer, Exception):
             raise failure_of(answer)
-        return answer  # type: ignore[no-any-return]
+        return answer
 
     # ---- messages ------------------------------------------------------------------------------------------------
 
@@ -482,12 +471,9 @@ class SimulatedRuntime(Seam):
         name = channel.decode()
         if name not in self._channels or self.process.crashed or self._closed:
             return 0
-        faults, rng = self.world.faults, self.world.rng
-        if faults.lose_message and rng.random() < faults.lose_message:
-            self.world.note("lose_message")
+        if self.world.draws("lose_message"):
             return 1
-        if faults.drop_subscriber and rng.random() < faults.drop_subscriber:
-            self.world.note("drop_subscriber")
+        if self.world.draws("drop_subscriber"):
             self._drop_subscriber()
             return 1
 

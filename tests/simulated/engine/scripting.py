@@ -21,8 +21,6 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("the simulated server runs Lua through lupa: pip install 'pyredisson[testing]'") from error
 
-__all__ = ["Caller", "Interpreter", "Script", "sha1_of"]
-
 _PRELUDE: Final = rb"""
 local python = ...
 
@@ -356,7 +354,7 @@ def _text(value: Any) -> bytes:
     """An argument of ``redis.call`` as the server reads it."""
     kind = type(value)
     if kind is bytes:
-        return value  # type: ignore[no-any-return]
+        return value
     if kind is int:
         if -(10**17) < value < 10**17:
             return b"%d" % value

@@ -13,8 +13,6 @@ from tests.simulated.engine.network import Host, Network, Wire
 from tests.simulated.engine.replication import Lag, Loss, ReplicatedNode, Replication, what_was_lost
 from tests.simulated.engine.world import World
 
-__all__ = ["DataNode", "SentinelNode", "SimulatedSentinels"]
-
 #: After so many seconds without an answer from the master the sentinels begin to replace it.
 DOWN_AFTER = 0.5
 
@@ -234,7 +232,7 @@ class SimulatedSentinels:
                 node.follow(self.replication)
         self.failing = False
         for sentinel in self.sentinels:
-            self.world.after(self.world.rng.uniform(0.0, GOSSIP), lambda sentinel=sentinel: self._hear(sentinel))  # type: ignore[misc]
+            self.world.after(self.world.rng.uniform(0.0, GOSSIP), lambda sentinel=sentinel: self._hear(sentinel))
         for told in self.on_loss:
             told(losses)
 

@@ -21,8 +21,6 @@ from typing_extensions import Self
 from tests.simulated.engine.faults import Faults
 from tests.simulated.engine.redis import SimulatedRedis
 
-__all__ = ["Cancelled", "Deadlock", "Livelock", "Node", "Process", "Promise", "Task", "World"]
-
 T = TypeVar("T")
 
 #: The wall clock of every server at virtual time 0, in seconds.
@@ -45,14 +43,18 @@ class Livelock(AssertionError):
 
 
 class Promise(Generic[T]):
-    """A result to come. Awaiting it suspends a task into the world."""
+    """A result to come. Awaiting it suspends a task into the world.
 
-    __slots__ = ("_done", "_error", "_result", "_then")
+    Attributes:
+        error: The error that it was settled with.
+    """
+
+    __slots__ = ("_done", "_result", "_then", "error")
 
     def __init__(self) -> None:
         self._done = False
         self._result: T | None = None
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
         self._then: list[Callable[[], None]] = []
 
     def done(self) -> bool:
@@ -62,21 +64,16 @@ class Promise(Generic[T]):
     def settle(self, result: T | None = None, error: BaseException | None = None) -> None:
         """Settle it; later ones are ignored."""
         if not self._done:
-            self._done, self._result, self._error = True, result, error
+            self._done, self._result, self.error = True, result, error
             then, self._then = self._then, []
             for call in then:
                 call()
 
     def result(self) -> T:
         """The result, or the error raised."""
-        if self._error is not None:
-            raise self._error
-        return self._result  # type: ignore[return-value]
-
-    @property
-    def error(self) -> BaseException | None:
-        """The error that it was settled with."""
-        return self._error
+        if self.error is not None:
+            raise self.error
+        return self._result
 
     def then(self, call: Callable[[], None]) -> None:
         """Call when it is settled, or now."""
@@ -348,6 +345,14 @@ class World:
         """Count something, and make it part of the trace."""
         self.counts[what] = self.counts.get(what, 0) + 1
         self._trace.update(repr((round(self.now, 9), what, details)).encode())
+
+    def draws(self, fault: str, faults: Faults | None = None) -> bool:
+        """Whether something goes wrong now; what does is noted."""
+        probability = getattr(faults or self.faults, fault)
+        if not probability or self.rng.random() >= probability:
+            return False
+        self.note(fault)
+        return True
 
     def process(self, name: str, *, rate: float = 1.0) -> Process:
         """A new process."""

@@ -1,4 +1,4 @@
-"""A program of which one replica leads, for Kubernetes: probes, and a drain that resigns at once. See leader.yaml."""
+"""One replica of this program leads. It answers probes, and resigns at once when it is drained."""
 
 from __future__ import annotations
 
@@ -34,10 +34,12 @@ class Probes(BaseHTTPRequestHandler):
         """Do not log each probe."""
 
 
-signal.signal(signal.SIGTERM, lambda *_: stopping.set())  # Kubernetes drains or replaces the pod.
-campaign = client.get_leader_election(os.environ.get("ELECTION", "example-leader")).start(lead)
+for number in (signal.SIGTERM, signal.SIGINT):  # SIGTERM: Kubernetes drains or replaces the pod. SIGINT: Ctrl-C.
+    signal.signal(number, lambda *_: stopping.set())
 server = ThreadingHTTPServer(("", int(os.environ.get("PORT", "8080"))), Probes)
+campaign = client.get_leader_election(os.environ.get("ELECTION", "example-leader")).start(lead)
 threading.Thread(target=server.serve_forever, daemon=True).start()
+print("standing for election", flush=True)
 
 stopping.wait()
 campaign.stop(timeout=20)  # Less than terminationGracePeriodSeconds. Another replica leads at once.
