@@ -296,7 +296,7 @@ class Inspector:
         if len(rest) == len(said.get("holds", ())):
             return False
         text = json.dumps({**said, "holds": rest}, ensure_ascii=False, separators=(",", ":"))
-        return bool(server.tell("EVAL", _FORGET_PERMITS, 1, key, stored, text.encode()))
+        return server.tell("EVAL", _FORGET_PERMITS, 1, key, stored, text.encode()) != 0  # type: ignore[no-any-return]
 
     def _finish_token(self, stored: Stored) -> tuple[int, str]:
         """Free the other keys of a token lock, and wake its waiters. Returns how many, and what is known of them."""
