@@ -391,15 +391,13 @@ def leaks(pattern: str | None, *, url: str, prefix: str, as_json: bool) -> int:
         else:
             titles = ("LOCK", "PROBLEM", "WHAT TO DO")
             tables.print_batches(titles, batches, lambda each: [each.lock, each.text, each.advice], flexible=(0, 1))
+            what = "whether there are leaks is not known"
             if number or (look.complete and not look.doubts):
-                what = f"{number:,} leak" + ("" if number == 1 else "s") if number else "no leaks"
-                tables.print_lines([[(f"{what} among {counted.locks:,} locks · {url}", "dim")]])
-            else:
-                tables.print_lines([[(f"whether there are leaks is not known · {url}", "dim")]])
-            for each in in_use[:SHOWN]:
-                tables.print_lines(
-                    [[(f"{tables.quoted(each.name)}: {IN_USE.format(_without_holder(each))}", "yellow")]]
-                )
+                leaks_found = "no leaks" if not number else "1 leak" if number == 1 else f"{number:,} leaks"
+                what = f"{leaks_found} among {counted.locks:,} locks"
+            tables.print_lines([[(f"{what} · {url}", "dim")]])
+            used = [f"{tables.quoted(each.name)}: {IN_USE.format(_without_holder(each))}" for each in in_use[:SHOWN]]
+            tables.print_lines([[(line, "yellow")] for line in used])
     return _finish(look, url, ("connections", "waiters", "owners")) or (ExitCode.FAILED if number else 0)
 
 
