@@ -43,7 +43,7 @@ class BadUsage(click.UsageError):
 
 
 class Stopped(click.ClickException):
-    """A command ends with an exit code of ours, after it has said why."""
+    """A command ends with an exit code of ours, after the reason was printed."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)

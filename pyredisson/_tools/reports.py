@@ -333,7 +333,7 @@ def _leaks_of(lock: LockView) -> Iterable[Leak]:
         yield Leak(lock.name, "dead_queue", text, until)
 
 
-#: What is said of a semaphore of which it is not known whether permits are missing.
+#: The line for a semaphore of which it is not known whether permits are missing.
 IN_USE = "{} permits are taken that no client reports; if they stay so for a minute without use, they are missing"
 
 
