@@ -127,7 +127,7 @@ class Finder:
 
         Args:
             name: The name.
-            asked: Whether the user asks; else it is to explain an error.
+            by_user: Whether the user asks; else it is to explain an error.
         """
         search = Search(self, self.client.key_of(name))
         await self._run(search.run, by_user)

@@ -2,7 +2,7 @@
 
 The core is ``async def`` over a :class:`Runtime`, and touches no clock, socket, thread or source of randomness itself
 (a test reads its imports). ``async`` means "may block" here, nothing more: under threads these methods block and never
-suspend, so ``running.run()`` steps a coroutine once and takes its result; under asyncio they await; in the simulator
+suspend, so :func:`run` steps a coroutine once and takes its result; under asyncio they await; in the simulator
 they suspend into a seeded scheduler with virtual time.
 """
 

@@ -342,7 +342,7 @@ class Subscriptions:
 # 3. A waiter that leaves a group after a notification that it did not use passes it on, and with it the duty to
 #    attempt.
 # 4. A subscription that has just been confirmed (also after a reconnect) notifies the first of each group: what was
-#    published before then did not arrive. A group in a wait queue may wait for another message first.
+#    published before then did not arrive. A group in a wait queue is notified when its own channel is confirmed.
 
 
 ALL: Final = 1 << 30
