@@ -547,7 +547,7 @@ class ClientCore:
         """Lose all that is held, and wake those who wait: the client becomes another one."""
         for ownership in self.all_held():
             self.report_lost(ownership, ownership.lose(reason))
-        self.presence.plain.clear()
+        self.presence.forget()
         self.subscriptions.close(ClientClosedError("the client was given a new identity while waiting: call again"))
 
     async def end(self) -> None:

@@ -72,6 +72,12 @@ class Connecting(NotNow):
     passes = False
 
 
+class Dropped(NotNow):
+    """The server ended each connection as soon as it was made."""
+
+    passes = False
+
+
 class Unanswered(Failure):
     """The request was sent, and no reply was received. It may have been executed, or may yet be."""
 

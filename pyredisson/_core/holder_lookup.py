@@ -463,6 +463,8 @@ class StoredPresence(Record):
         waits: What it waits for.
         more: How many entries did not fit.
         overdue: Whether it should have been written again long ago: the client is probably gone.
+        period: Seconds after which it is written again.
+        closed: Whether it was closed in the middle of blocks, which may release yet what they hold.
     """
 
     client_id: str
@@ -474,6 +476,8 @@ class StoredPresence(Record):
     waits: tuple[PresenceEntry, ...] = ()
     more: int = 0
     overdue: bool = False
+    period: float = 0.0
+    closed: bool = False
 
 
 def read_presence(client_id: str, value: object, time_to_live_ms: object, now: float) -> StoredPresence | None:
@@ -506,6 +510,8 @@ def read_presence(client_id: str, value: object, time_to_live_ms: object, now: f
         waits=_entries(said.get("waits"), written),
         more=max(0, _whole(said.get("more")) or 0),
         overdue=written is not None and period is not None and now - written > MAX_PERIODS * period / 1000,
+        period=(period or 0.0) / 1000,
+        closed=said.get("closed") is True,
     )
 
 

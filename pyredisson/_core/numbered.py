@@ -110,6 +110,7 @@ class NumberedCall(Generic[T]):
         granted: Whether the last answer granted permits.
         never_set: Whether it said that there never were any.
         given_up: Whether it is, or was, settled without its caller.
+        continued: Whether it has continued one that was refused and is completed in the background.
     """
 
     def __init__(
@@ -143,6 +144,7 @@ class NumberedCall(Generic[T]):
         self.granted: bool = False
         self.never_set: bool = False
         self.given_up: bool = False
+        self.continued: bool = False
 
     @property
     def script(self) -> ScriptCall:
@@ -239,6 +241,7 @@ class NumberedCall(Generic[T]):
         left = ledger.take_refused(same) if ledger.refused and operation.completes and not insist else None
         try:
             if left is not None:
+                self.continued = True
                 await ledger.settle(self.key)
                 return operation.read(left.reply)
             return await self.attempt(progress)

@@ -11,7 +11,7 @@ Rules kept here:
    repeated before the next period, and what becomes of it changes nothing else.
 3. A client that holds nothing for long writes nothing, and deletes what it wrote before. When it is closed, what stays
    listed, for a week, are permits that never expire: until their block is left, they are taken.
-   Permits that were acquired without a block are counted for each owner, and listed while the client is open.
+   Permits that were acquired without a block are counted for each semaphore, and listed while the client is open.
 4. What is written contains no time of day: how long ago something began is counted from when it was written, which a
    reader derives from the time that the key has to live.
 5. It lives as long as what a dead client would leave behind: a fixed lease, or a place in the queue of a fair lock. A
@@ -38,6 +38,11 @@ if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.numbered import NumberedCall
     from pyredisson._core.owners import Caller
+
+#: Semaphores of which plain permits are counted at most, and seconds after which these are reported at the latest: the
+#: server keeps the record of an acquire for a minute.
+MOST_SEMAPHORES = 1000
+RECORDED = 45.0
 
 #: The largest value that is written, in bytes.
 LIMIT: Final = 16 * 1024
@@ -80,14 +85,14 @@ class Wait:
 
 
 class PlainPermits(NamedTuple):
-    """The permits that an owner has acquired of one semaphore without a block.
+    """The permits that the client has acquired of one semaphore without a block, less those that it has released.
 
     Attributes:
         kind: What ``get_*`` calls the semaphore.
         name: Its name.
-        owner: The owner's field in Redis.
-        who: The owner.
-        since: When it acquired the first of them.
+        owner: The field in Redis of the owner that acquired the first of them.
+        who: That owner.
+        since: When it did.
         permits: How many.
     """
 
@@ -148,7 +153,7 @@ class Presence:
         first: Seconds after which something is first looked at; infinite if nothing ever is.
         waits: The calls that wait.
         blocks: Permits of blocks that are in no other table.
-        plain: Permits that were acquired without a block, by the semaphore's name and the owner.
+        plain: Permits that were acquired without a block, by the semaphore's name.
     """
 
     def __init__(
@@ -168,11 +173,13 @@ class Presence:
         # Weak: a call that is interrupted before it can end its wait takes that with it.
         self.waits: WeakKeyDictionary[Wait, None] = WeakKeyDictionary()
         self.blocks: dict[Ownership, None] = {}
-        self.plain: dict[tuple[str, str], PlainPermits] = {}
+        self.plain: dict[str, PlainPermits] = {}
+        self._untold = 0
+        self._mutex = client.runtime.mutex()
         self._next = math.inf
         self._written = False
         self._write_at = -math.inf
-        self._stacks: dict[object, tuple[str, ...]] = {}
+        self._stacks: dict[tuple[Source, float], tuple[str, ...]] = {}
 
     # ---- plain: for those who acquire and wait -------------------------------------------------------------------
 
@@ -213,34 +220,34 @@ class Presence:
 
     def take(self, kind: str, call: NumberedCall[Any], permits: int) -> None:
         """Note permits that a call acquired without a block."""
-        key, since, who = call.key, call.begun, call.who
+        (name, owner), since, who = call.key, call.begun, call.who
         if self.first == math.inf or who is None:
             return
-        before = self.plain.get(key)
-        if before is None:
-            self.plain[key] = PlainPermits(kind, *key, who, since, permits)
-            if since + self.first < self._next:
-                self.expect(since)
-        else:
-            self.plain[key] = before._replace(permits=before.permits + permits)
+        with self._mutex:
+            before = self.plain.get(name)
+            if before is not None:
+                self.plain[name] = before._replace(permits=before.permits + permits)
+            elif len(self.plain) < MOST_SEMAPHORES:
+                self.plain[name] = PlainPermits(kind, name, owner, who, since, permits)
+            else:
+                self._untold += 1  # They may have been released elsewhere, so no more are kept.
+        if since + self.first < self._next:
+            self.expect(since)
 
-    def give(self, key: tuple[str, str], permits: int) -> None:
-        """Note that an owner released permits: its own ones first, then those that others of this client acquired.
+    def give(self, name: str, permits: int) -> None:
+        """Note that permits of a semaphore were released, whichever owner had acquired them."""
+        with self._mutex:
+            before = self.plain.pop(name, None)
+            if before is not None and before.permits > permits:
+                self.plain[name] = before._replace(permits=before.permits - permits)
 
-        ``key``: the name of the semaphore, and the owner.
-        """
-        before = self.plain.pop(key, None)
-        left = permits if before is None else permits - before.permits
-        if before is not None and left < 0:
-            self.plain[key] = before._replace(permits=-left)
-        elif left and (other := next((each for each in list(self.plain) if each[0] == key[0]), None)) is not None:
-            self.give(other, left)
-
-    def forget(self, name: str) -> None:
-        """Note that the permits of a semaphore are gone: it was deleted."""
-        for key in list(self.plain):
-            if key[0] == name:
-                self.plain.pop(key, None)
+    def forget(self, name: str | None = None) -> None:
+        """Note that the permits of a semaphore are gone, or those of all: they were deleted, or set anew."""
+        with self._mutex:
+            if name is None:
+                self.plain.clear()
+            else:
+                self.plain.pop(name, None)
 
     def due(self) -> float:
         """When :meth:`step` has something to do; infinite if never."""
@@ -299,7 +306,7 @@ class Presence:
         try:
             held, waited_for = self._held(now), self._waited_for()
             self._warn(held, waited_for, now)
-            told = [each for each in (*held, *waited_for) if each[0] + self._after <= now]
+            told = [(since, each) for since, each in (*held, *waited_for) if since + self._patience(each) <= now]
             writes = (told or self._written) and now >= self._write_at
             if writes:
                 self._write_at = now + self._period
@@ -309,11 +316,18 @@ class Presence:
         except Exception as error:
             self._client.emit(events.BackgroundFailed("the presence of this client", error))
 
+    def _patience(self, source: Source) -> float:
+        """Return after how many seconds something is reported: by then the record of a plain acquire is still there."""
+        return (
+            min(self._after, RECORDED) if isinstance(source, PlainPermits) and self._after < math.inf else self._after
+        )
+
     def _next_look(self, held: Lasting, waited_for: Lasting, now: float, *, told: bool) -> float:
         """Return when there is more to write, or something becomes old enough."""
         at = self._write_at
         if not (told or self._written):
-            at = max(at, self._after + min(map(_since, (*held, *waited_for)), default=math.inf))
+            reported = [since + self._patience(each) for since, each in (*held, *waited_for)]
+            at = max(at, min(reported, default=math.inf))
         for lasting, limit in ((held, self._held_limit), (waited_for, self._wait_limit)):
             if limit < math.inf:
                 at = min(at, min((due for since, _ in lasting if (due := since + limit) > now), default=math.inf))
@@ -330,7 +344,9 @@ class Presence:
         )
         for lasting, limit, warning in (of_holds, of_waits):
             for since, source in lasting if limit < math.inf else ():
-                key = _mark(source, since)
+                key = (source, since)
+                if isinstance(source, PlainPermits):
+                    continue  # That the first of them was acquired long ago does not mean that it is still held.
                 if key in before:
                     self._stacks[key] = before[key]
                 elif since + limit <= now and (each := _entry(source)) is not None:
@@ -377,7 +393,7 @@ class Presence:
         with suppress(Exception):  # It ends by itself.
             if left and self._client.config.presence:
                 self._written = True
-                text = self._text(left, self._now(), STAYS_MS)
+                text = self._text(left, self._now(), STAYS_MS, closed=True)
                 await self._client.runtime.execute(("SET", self._key(), text, "PX", str(STAYS_MS)), PATIENCE)
             elif self._written:
                 await self._delete(PATIENCE)
@@ -385,7 +401,7 @@ class Presence:
     def _key(self) -> str:
         return presence_key(self._client.id, self._client.config.prefix)
 
-    def _text(self, told: Lasting, now: float, ttl_ms: int) -> str:
+    def _text(self, told: Lasting, now: float, ttl_ms: int, *, closed: bool = False) -> str:
         """Return what to write: what has lasted for longest, as far as there is room."""
         identity = self._client.runtime.identity()
         said: dict[str, Any] = {
@@ -398,7 +414,8 @@ class Presence:
             "period_ms": round(self._period * 1000),
             "holds": [],
             "waits": [],
-            "more": len(told),
+            "more": len(told) + self._untold,
+            **({"closed": True} if closed else {}),
         }
         size = len(_json(said).encode())
         for _, source in sorted(told, key=_since)[:MOST]:
@@ -428,14 +445,9 @@ class Presence:
             shown |= {"holds": each.holds, "watchdog": each.watchdog}
         if each.token_id is not None:
             shown["token_id"] = each.token_id
-        if stack := self._stacks.get(_mark(each.source, each.since)):
+        if stack := self._stacks.get((each.source, each.since)):
             shown["stack"] = list(stack[-CALLS:])
         return shown
-
-
-def _mark(source: Source, since: float) -> object:
-    """Return what something stays the same by, although permits are added to it."""
-    return (source.name, source.owner, since) if isinstance(source, PlainPermits) else (source, since)
 
 
 def _entry(source: Source) -> Entry | None:

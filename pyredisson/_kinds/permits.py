@@ -184,7 +184,10 @@ class PermitsCore(NumberedCore, ABC):
         """Set the number of permits, unless the semaphore has some; with a ``ttl``, it ends after that time."""
         value = count_of(permits, "permits")
         ttl_ms = None if ttl is None else lease_ms(ttl, "ttl", DAY)
-        return await self.begin(self._setting(value, ttl_ms)).once() == 1
+        done = await self.begin(self._setting(value, ttl_ms)).once() == 1
+        if done:
+            self.client.presence.forget(self.names.name)
+        return done
 
     def _setting(self, permits: int, ttl_ms: int | None = None) -> Operation[int]:
         what, waiting = "a try_set_permits", self.wait_queue_keys()
@@ -220,7 +223,9 @@ class PermitsCore(NumberedCore, ABC):
             raise
         if self._resizes:
             self._check_resized(first, done)
-        elif not done:
+        elif done:
+            self.client.presence.forget(self.names.name)
+        else:
             await self._check_kind()
             if self._reports_first("total", first):
                 await self._compare(first)
@@ -284,7 +289,7 @@ class PermitsCore(NumberedCore, ABC):
             exists = await client.read("EXISTS", self.key_of_other_kind)
         except Rejected:
             return  # It was only to be checked.
-        except Failure:
+        except BaseException:
             client.ledger.report_again((name, *looked))
             raise
         if exists:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyredisson._core.deadline import timeout_seconds, wait_seconds
-from pyredisson._core.failures import gives_way, is_interruption
+from pyredisson._core.failures import gives_way
 from pyredisson._core.hold import SingleHold, lost_error
 from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import SemaphoreNames, owner_field
@@ -21,7 +21,6 @@ from pyredisson._core.requests import GRANTED, GRANTED_AND_MORE, WITHOUT_END, Ne
 from pyredisson._core.runtime import PUBLISH
 from pyredisson._kinds.numbered import MAX_COUNT, count_of, number_in
 from pyredisson._kinds.permits import Block, PermitsCore, owned_by_block
-from pyredisson.errors import OutcomeUnknownError
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
@@ -128,11 +127,12 @@ class SemaphoreCore(PermitsCore):
         try:
             if not await call.once(progress):
                 self.check_released()
-        except BaseException as error:
-            if call.given_up and (isinstance(error, OutcomeUnknownError) or is_interruption(error)):
-                presence.give(call.key, given)  # It is completed in the background.
+        except BaseException:
+            if call.given_up:
+                presence.give(self.names.name, given)  # It is completed in the background, or by the next call.
             raise
-        presence.give(call.key, given)
+        if not call.continued:
+            presence.give(self.names.name, given)
 
     def check_released(self) -> None:
         """Raise an error for a release that released nothing; of this kind there is none."""

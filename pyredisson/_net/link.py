@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, final
 
 import redis.exceptions as rx
 
-from pyredisson._core.failures import Connecting, Failure, NotNow, NotSent, Unanswered
+from pyredisson._core.failures import Connecting, Dropped, Failure, NotNow, NotSent, Unanswered
 from pyredisson._core.runtime import Reply
 from pyredisson._net.topology import Sentinels, Whereabouts
 from pyredisson._net.wire import (
@@ -577,7 +577,7 @@ class Pool:
 
         Raises:
             Connecting: It was not made within ``timeout``, and is still being made; or another caller has it.
-            NotNow: Its server has closed it again.
+            Dropped: Its server has closed it again.
             NotSent, Rejected: It could not be made, or this is the child of a fork now.
         """
         until = self._now() + timeout
@@ -672,7 +672,7 @@ class SharedPool(Pool):
         return dial
 
     def _gone(self) -> Failure:
-        return NotNow(rx.ConnectionError("the server closed the connection as soon as it was made"))
+        return Dropped(rx.ConnectionError("the server closed the connection as soon as it was made"))
 
     async def _fill(self) -> None:
         wire = await self._make(self._connect_timeout)

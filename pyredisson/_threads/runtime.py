@@ -274,6 +274,7 @@ class ThreadsRuntime(BaseRuntime):
 
     def _stop(self) -> None:
         if self.closed:
+            self._disconnect()  # Again: the first time may have been interrupted.
             return
         over = monotonic() + PATIENCE
         if self._subscriber is not None:

@@ -165,8 +165,11 @@ def free_command(lock: LockView, permits: int | None = None) -> str:
     if lock.permits is not None:
         if lock.taken is not None:
             return "wait until they expire"
-        gone = permits or sum(who.holds for who in lock.holders if who.gone)
-        return f"pyredisson permits {shell_name(lock)} --free {gone}"
+        if permits is not None:
+            return f"pyredisson permits {shell_name(lock)} --free {permits}"
+        # That removes them from what the holder reported, too: else they would be released again.
+        gone = next(who for who in lock.holders if who.gone)
+        return unlock_command(shell_name(lock), gone.client_id or gone.owner)
     ids = {who.client_id or who.owner for who in lock.holders}
     return unlock_command(shell_name(lock), ids.pop() if len(ids) == 1 else None)
 

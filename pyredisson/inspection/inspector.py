@@ -17,7 +17,7 @@ import redis
 import redis.exceptions as rx
 from redis.connection import AbstractConnection
 
-from pyredisson._core.holder_lookup import PresenceEntry, token_id
+from pyredisson._core.holder_lookup import PresenceEntry, StoredPresence, token_id
 from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import LockNames, SemaphoreNames, presence_key
 from pyredisson._kinds.permit_semaphore import ID_BYTES
@@ -276,9 +276,10 @@ class Inspector:
             permits = [each for each in _permits(server, stored) if each.hex() == holder or token_id(each) in ids]
             freed = release_expiring_permits(server, stored, permits, publish)
         else:
-            _check_ended(look.people, {presence.client_id for presence, _ in meant}, force)
+            _check_ended(look.people, [presence for presence, _ in meant], force)
             known = sum(entry.holds for presence, entry in meant if self._forget_permits(presence.client_id, entry))
-            taken = known if view.total is None else view.total - (view.permits or 0)
+            of_others = sum(each[1].holds for each in reported if each not in meant)
+            taken = known if view.total is None else max(0, view.total - (view.permits or 0) - of_others)
             freed = release_plain_permits(server, stored, min(known, taken), publish)
         if not freed:
             instead = "its id" if stored.taken is not None else "pyredisson permits NAME --free N"
@@ -452,15 +453,20 @@ def _permits(server: Server, stored: Stored) -> list[bytes]:
     return [each for each in found if isinstance(each, bytes) and len(each) == ID_BYTES]
 
 
-def _check_ended(people: People, client_ids: Iterable[str], force: bool) -> None:
+def _check_ended(people: People, clients: Iterable[StoredPresence], force: bool) -> None:
     """Raise ``ValueError`` unless these clients have ended: what lives releases its permits of a semaphore itself."""
-    for each in client_ids:
-        if people.connected(each):
-            raise ValueError(f"client {each} is connected, and releases its permits itself: end it first")
-        if not people.is_gone(each) and not force:
+    for each in clients:
+        if people.connected(each.client_id):
+            raise ValueError(f"client {each.client_id} is connected, and releases its permits itself: end it first")
+        if (each.closed or not people.is_gone(each.client_id)) and not force:
+            why = (
+                "it was closed in the middle of a block"
+                if each.closed
+                else "a connection without a name may be its own"
+            )
             raise ValueError(
-                f"whether client {each} has ended is not known, since a connection without a name may be its own: "
-                "if it has, say --force (Inspector.unlock: force=True)"
+                f"whether client {each.client_id} has ended is not known, since {why}: if it has, say --force "
+                "(Inspector.unlock: force=True)"
             )
 
 

@@ -130,6 +130,7 @@ class Look:
         self._with_total: set[bytes] = set()
         self._records: dict[bytes, set[bytes]] = defaultdict(set)
         self._records_noted = 0
+        self._recorded: dict[bytes, Stored] = {}
 
     @property
     def keys_seen(self) -> int:
@@ -359,19 +360,54 @@ class Look:
                 kinds.setdefault(encode_name(name), kind)
         others = self._with_total.difference(kinds)
         kinds.update(dict.fromkeys(others, usual_kind("number")))
+        views: list[LockView] = []
         for server, keys in self._by_server(kinds, optional=False).items():
             for view in self._read_all(server, [Candidate(key, kinds[key]) for key in keys]):
                 if view.held or encode_name(self._prefix + view.name) not in others:
-                    yield view
+                    views.append(view)
+        if any(view.missing for view in views):
+            views = self._look_again(views)
+        yield from views
+
+    def _look_again(self, views: list[LockView]) -> list[LockView]:
+        """Return these views, with the permits that are missing still.
+
+        Who reports them, and who used them of late, was read before their number. What was acquired until that was
+        read is reported by now, or its record is there.
+        """
+        again, known, seen = Look(self._servers, self._prefix), False, list[LockView]()
+        with self._noted():
+            again.meet()
+            again._find_uses()
+            known = not again.doubts
+        for view in views:
+            if view.missing:
+                stored = self._recorded[encode_name(self._prefix + view.name)]
+                server, stored.in_use = self._servers.of(stored.key), None
+                with self._noted(server):
+                    again._find_use(server, [stored] if known else [])
+                view = view_of(stored, again.people, server.node, self._prefix, time.time())
+            seen.append(view)
+        return seen
+
+    def _find_uses(self) -> None:
+        """Read the presence entries of all clients, and note the use of semaphores."""
+        for server in self._masters:
+            for keys in self._scan(server, b"string", _OURS):
+                self._read_presence(self._clients_among(keys))
+                self._note_semaphores(keys)
 
     def _note_semaphores(self, keys: Iterable[bytes]) -> None:
         """Note which semaphores have a recorded number of permits, and which were used within the last minute."""
+        reports = encode_name(self._prefix + PRESENCE_KEYS.removesuffix("*"))
         for key in keys:
             if key.startswith(_TOTAL):
                 self._with_total.add(_unwrapped(key.removeprefix(_TOTAL)))
             elif (record := _RECORD.fullmatch(key)) and self._records_noted < MAX_RECORDS:
                 self._records_noted += 1
                 self._records[_unwrapped(record[1])].add(key)
+            elif _REPORTS in key and not key.startswith(reports):
+                self.people.others_report = True
 
     def _find_use(self, server: Server, them: Iterable[Stored]) -> None:
         """Find out which semaphores, of those with a recorded number of permits, are in use.
@@ -406,6 +442,8 @@ class Look:
                 self._find_use(server, [each for each in read if each.recorded is not None])
             now = time.time()
             for each in read:
+                if each.recorded is not None:
+                    self._recorded[each.key] = each
                 yield view_of(each, self.people, server.node, self._prefix, now)
 
     def _is_new(self, candidate: Candidate) -> bool:
@@ -772,7 +810,8 @@ def _is_refusal(said: object) -> bool:
 
 
 #: The patterns of the keys that are ours alone, of those of queues, and of the permits that are taken.
-_OURS = b"pyredisson_*"
+_OURS = b"*pyredisson_*"
+_REPORTS = PRESENCE_KEYS.removesuffix("*").encode()
 QUEUE_KEYS = _QUEUE + b"*"
 PERMIT_KEYS = b"*:timeout"
 

@@ -26,6 +26,7 @@ from pyredisson._core.holder_lookup import (
 )
 from pyredisson._core.kind import Form, StoredKind
 from pyredisson._core.names import LockNames, NumberedNames, SemaphoreNames
+from pyredisson._core.presence import RECORDED
 from pyredisson.inspection.libraries import TokenView, foreign_text, keys_of_lock, read_token
 from pyredisson.inspection.servers import TOOL_NAME, decode_name, encode_name
 
@@ -651,6 +652,9 @@ class People:
     Args:
         connections: All connections to all servers.
         complete: Whether every server listed its connections.
+
+    Attributes:
+        others_report: Whether clients report under another prefix, which is not read here.
     """
 
     def __init__(self, connections: Iterable[Connection] = (), complete: bool = False) -> None:
@@ -662,6 +666,7 @@ class People:
             elif could_be_anyone(each):
                 self.strangers.append(each)
         self._complete = complete
+        self.others_report: bool = False
         self._presence: dict[str, StoredPresence | None] = {}
         self._holds: dict[str, Reported] = defaultdict(list)
         self._waits: dict[str, Reported] = defaultdict(list)
@@ -695,11 +700,14 @@ class People:
 
     @property
     def tell_all(self) -> bool:
-        """Whether the clients report all that they have: none has more than it could write, and none is Redisson's."""
+        """Whether the clients report all that they have, and do it here, soon after they acquired it.
+
+        None has more than it could write, reports too rarely or under another prefix, and none is Redisson's.
+        """
         reports = [each for each in self._presence.values() if each is not None and not self.is_gone(each.client_id)]
-        return not any(each.more for each in reports) and not any(
-            each.library.lower().startswith("redisson") for each in self.strangers
-        )
+        if self.others_report or any(each.more or each.period > RECORDED for each in reports):
+            return False
+        return not any(each.library.lower().startswith("redisson") for each in self.strangers)
 
     def is_gone(self, client_id: str) -> bool:
         """Whether a client has ended, certainly or probably."""

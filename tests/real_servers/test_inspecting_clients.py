@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from pyredisson import Config, LockTimeoutError, Redisson
-from pyredisson.inspection import LockView, as_json
+from pyredisson.events import HeldTooLong
+from pyredisson.inspection import Inspector, LockView, as_json
 from tests.command_line import output_of
 from tests.sentinels import SERVICE, SentinelSet
 from tests.servers import HOST, VALKEY
@@ -105,6 +106,8 @@ def test_permits_that_stay_after_close_are_found(world, own):
     until(lambda: len(leaks()) == 2)
     rooms = leaks()[0]
     assert (rooms.name, rooms.problems, rooms.holders[0].holds, rooms.permits) == ("rooms", ("holder_gone",), 3, 2)
+    with Inspector(own.url) as inspector, pytest.raises(ValueError, match="closed in the middle of a block, which may"):
+        inspector.unlock("rooms", holder=rooms.holders[0].client_id)
     holder.do(world.leave(blocks[0]))
     assert [each.name for each in leaks()] == ["seats"]
     holder.do(world.leave(blocks[1]))
@@ -136,6 +139,42 @@ def test_permits_without_a_block_are_reported_while_their_client_lives_and_missi
     world.actor().do(other.get_semaphore("rooms").release, 2)
     assert found(world, other, "find_leaks") == []
     assert found(world, other, "find_locks") == []
+
+
+def test_permits_that_are_released_elsewhere_leave_little_behind(world, own):
+    """A program may acquire here and release there for as long as it runs."""
+    warned: list[object] = []
+    client = world.from_url(own.url, **SOON, warn_held_longer_than=0.05, listeners=(warned.append,))
+    other = world.from_url(own.url)
+    rooms, elsewhere = client.get_semaphore("rooms", permits=3000), other.get_semaphore("rooms")
+    actors = [world.actor() for _ in range(20)]
+    for _ in range(3):
+        for actor in actors:
+            actor.do(rooms.acquire)
+        actors[0].do(elsewhere.release, 20)
+    [plain] = client._core.presence.plain.values()
+    assert plain.permits == 60
+    world.actor().do(rooms.release, 2000)  # Of all owners at once, and more than this client has acquired.
+    assert client._core.presence.plain == {}
+    world.actor().do(rooms.acquire)
+    world.actor().do(other.get_semaphore("rooms").delete)
+    assert world.actor().do(rooms.try_acquire)
+    [plain] = client._core.presence.plain.values()
+    assert plain.permits == 1, "what was set anew has no permits of before"
+    until(lambda: [who.holds for who in world.actor().do(other.inspect, "rooms").holders] == [1])
+    assert not [each for each in warned if isinstance(each, HeldTooLong)]
+
+
+def test_of_clients_with_another_prefix_it_is_not_known_whether_permits_are_missing(world, own):
+    client, other = world.from_url(own.url, **SOON, prefix="app:"), world.from_url(own.url)
+    world.actor().do(client.get_semaphore("rooms", permits=2).acquire)
+    until(lambda: world.actor().do(client.inspect, "rooms").holders)
+    with own.client() as direct:
+        direct.delete(*direct.keys("pyredisson_done:*"))  # As a minute later.
+    for pattern in ((), ("app:*",)):
+        [view] = [view for view in found(world, other, "find_locks", *pattern) if view.name == "app:rooms"]
+        assert (view.missing, view.problems) == (None, ())
+    assert found(world, client, "find_leaks") == []
 
 
 def test_of_a_semaphore_in_use_it_is_not_known_whether_permits_are_missing(world, own):

@@ -265,6 +265,32 @@ def test_unlock_releases_the_permits_of_a_holder_that_is_known(own, run):
         living.close()
 
 
+def test_what_a_holder_that_is_gone_had_is_released_once_and_nothing_of_others(own, run):
+    """It may report more than it has, if another client has released some."""
+    gone, living = (Redisson.from_url(own.url, config=SOON) for _ in range(2))
+    try:
+        gone.get_semaphore("rooms", permits=5).acquire(4)
+        living.get_semaphore("rooms").release(3)
+        living.get_semaphore("rooms").acquire(2)
+        until(lambda: len(report(run("show", "rooms", "--json"))["lock"]["holders"]) == 2)
+        with own.client() as direct:
+            key = f"pyredisson_client:{gone.id}"
+            entry = direct.get(key)
+            gone.close()
+            direct.set(key, entry, px=60_000)  # As if it had been killed.
+
+        def advice():
+            return [each["advice"] for each in report(run("leaks", "--json"))["leaks"] if each["lock"] == "rooms"]
+
+        until(lambda: advice() == [f"pyredisson unlock rooms --holder {gone.id}"])
+        assert run(*advice()[0].split()[1:], "--yes", "--force").exit_code == 0
+        assert living.get_semaphore("rooms").available_permits() == 3
+        assert advice() == []
+    finally:
+        gone.close()
+        living.close()
+
+
 def test_unlock_releases_a_permit_that_expires(holder, run):
     seats = holder.get_permit_expirable_semaphore("seats", permits=3)
     permit = seats.acquire()
