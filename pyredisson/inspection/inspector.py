@@ -459,11 +459,9 @@ def _check_ended(people: People, clients: Iterable[StoredPresence], force: bool)
         if people.connected(each.client_id):
             raise ValueError(f"client {each.client_id} is connected, and releases its permits itself: end it first")
         if (each.closed or not people.is_gone(each.client_id)) and not force:
-            why = (
-                "it was closed in the middle of a block"
-                if each.closed
-                else "a connection without a name may be its own"
-            )
+            why = "a connection without a name may be its own"
+            if each.closed:
+                why = "it was closed in the middle of a block, which may release them yet"
             raise ValueError(
                 f"whether client {each.client_id} has ended is not known, since {why}: if it has, say --force "
                 "(Inspector.unlock: force=True)"
