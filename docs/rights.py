@@ -49,7 +49,7 @@ WATCH = ("config|get", "psubscribe", "punsubscribe", "subscribe", "unsubscribe")
 #: What ``doctor`` asks in addition: settings, and whether a script may run.
 DOCTOR = ("config|get", "eval", "evalsha", "subscribe", "unsubscribe")
 #: What ``unlock`` runs in addition: the script of the kind, a guard, and what wakes waiters of other libraries.
-UNLOCK_SCRIPTS = "fair_force|lock_force|read_write_lock_force|token_force|semaphore_release|permit_release"
+UNLOCK_SCRIPTS = "fair_force|lock_force|read_write_lock_force|token_force"
 UNLOCK = ("eval", "publish", "type", "hkeys", "lpush", "pexpire")
 
 
@@ -92,11 +92,8 @@ PLACES = {
         keys=(_every(_SIDES.read_hold("*", 1).removesuffix("1") + "*"),),
         channels=(_every(_SIDES.channel),),
     ),
-    # The keys of the other kind are looked at, too: a name must not be used as both.
-    "semaphore": Places(
-        keys=(_DONE, _every(_PERMITS.total), _every(_PERMITS.taken)), channels=(_every(_PERMITS.channel),)
-    ),
-    "semaphore with expiring permits": Places(also="semaphore"),
+    "semaphore": Places(keys=(_DONE, _every(_PERMITS.total)), channels=(_every(_PERMITS.channel),)),
+    "semaphore with expiring permits": Places(keys=(_every(_PERMITS.taken),), also="semaphore"),
     "latch": Places(keys=(_DONE,), channels=(_every(LatchNames(_NAME).channel),)),
     "event": Places(keys=(_DONE,), channels=(_every(_EVENT.channel),)),
     "condition": Places(keys=(_DONE,), channels=(_every(ConditionNames(_NAME).channel),)),

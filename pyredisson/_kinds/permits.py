@@ -5,20 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, final
+from typing import TYPE_CHECKING, ClassVar, final
 
 from pyredisson._core import events
 from pyredisson._core.acquiring import announce_wait, late_again, report_failed, report_outcome
 from pyredisson._core.deadline import DAY, Deadline, lease_ms
-from pyredisson._core.failures import (
-    OUR_ERRORS,
-    Failure,
-    Rejected,
-    cannot_wait,
-    explain_type,
-    gives_way,
-    is_interruption,
-)
+from pyredisson._core.failures import OUR_ERRORS, Failure, cannot_wait, explain_type, gives_way, is_interruption
 from pyredisson._core.hold import LossCallback, check_skip, leave_closed, lost_error, release_later
 from pyredisson._core.holder_lookup import token_id
 from pyredisson._core.kind import HeldKind
@@ -52,10 +44,6 @@ if TYPE_CHECKING:
     from pyredisson._core.runtime import Progress, Reply, Request, Runtime
     from pyredisson._core.waiting import QueueUpdate
     from pyredisson.lease import Lease
-
-
-#: In place of a number of permits to set: only the kind is to be looked at.
-LOOK: Final = -1
 
 
 def permits_message(payload: bytes, each: int, *, some: bool) -> int:
@@ -153,9 +141,7 @@ class PermitsCore(NumberedCore, ABC):
 
     def __init__(self, client: ClientCore, name: str, permits: int | None = None, resize: bool = False) -> None:
         super().__init__(client, SemaphoreNames(name, client.config.prefix))
-        self._permits = None if permits is None else count_of(permits, "permits")
-        # What is due before the first request: to set these permits; to look at the kind alone; nothing.
-        self._first: int | None = self._permits if self._permits is not None or self.total_key() is None else LOOK
+        self._permits = self._first = None if permits is None else count_of(permits, "permits")
         self._resizes = resize
         if not isinstance(resize, bool):
             raise TypeError(f"resize must be True or False, not {type(resize).__name__}")
@@ -197,8 +183,6 @@ class PermitsCore(NumberedCore, ABC):
         """Set the permits that the handle was made with, unless that was done; ``again``: unless there are some."""
         if again:
             self.forgotten()
-        if self._first == LOOK:  # What acquires permits looks.
-            return
         try:
             await self.set_up()
         except Failure as failure:
@@ -210,10 +194,6 @@ class PermitsCore(NumberedCore, ABC):
         """Do as :meth:`first_use`, as a part of an attempt. Raises ``Failure``."""
         first = self._first
         if first is None:
-            return
-        if first == LOOK:
-            await self._check_kind()
-            self._first = None
             return
         call = self.begin(self._resizing(first) if self._resizes else self._setting(first))
         try:
@@ -233,9 +213,8 @@ class PermitsCore(NumberedCore, ABC):
 
     def forgotten(self) -> bool:
         """Note that the server has no permits. Returns whether :meth:`set_up` sets them again."""
-        if self._permits is not None:
-            self._first = self._permits
-        return self._permits is not None
+        self._first = self._permits
+        return self._first is not None
 
     def total_key(self) -> str | None:
         """Return the key in which the number of permits in all is recorded; ``None`` if they can be counted."""
@@ -286,12 +265,9 @@ class PermitsCore(NumberedCore, ABC):
         if not self._reports_first(*looked):
             return
         try:
-            exists = await client.read("EXISTS", self.key_of_other_kind)
-        except Rejected:
+            exists = await client.query("EXISTS", self.key_of_other_kind)
+        except tuple(OUR_ERRORS):
             return  # It was only to be checked.
-        except BaseException:
-            client.ledger.report_again((name, *looked))
-            raise
         if exists:
             client.ledger.report_again((name, *looked))
             raise LockError(

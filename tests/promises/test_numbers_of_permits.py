@@ -286,20 +286,6 @@ def test_permits_that_expire_are_refused_as_those_that_do_not(client, alice):
     assert alice.get(client, "semaphore", "seats", permits=2).try_acquire()
 
 
-def test_so_they_are_by_what_acquires_permits_by_a_handle_without_their_number(world, client, alice):
-    """At its first attempt, once for each client and name; nothing else looks."""
-    expiring = alice.get(client, "permit_expirable_semaphore", "seats", permits=2)
-    permit = expiring.acquire()
-    for each in (client, world.client()):
-        plain = alice.get(each, "semaphore", "seats")
-        for call in (plain.try_acquire, plain.acquire, plain.hold(wait_time=0).enter):
-            with pytest.raises(LockError, match=r"'seats' is of the other kind, whose permits expire, as the key"):
-                call()
-    assert expiring.available_permits() == 1
-    expiring.release(permit)
-    assert alice.get(client, "semaphore", "seats").try_acquire()
-
-
 def test_permits_that_do_not_expire_are_refused_as_those_that_do(world, client, alice):
     assert alice.get(client, "semaphore", "seats", permits=2).try_acquire()
     for each in (client, world.client()):

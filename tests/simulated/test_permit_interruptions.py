@@ -139,8 +139,7 @@ class PermitScene(Scene):
         assert self.count() == expected
 
         async def go_on(client: SimulatedClient) -> None:
-            expiring = self.redis("EXISTS", "{seats}:timeout")
-            semaphore = client.get_permit_expirable_semaphore("seats") if expiring else client.get_semaphore("seats")
+            semaphore = client.get_semaphore("seats")
             await semaphore.add_permits(1)
             assert await semaphore.try_acquire(wait_time=2)
 

@@ -54,7 +54,6 @@ class Stage(stages.Stage):
 @pytest.fixture
 def stage() -> Iterator[Stage]:
     with Stage() as made:
-        made.do(made.semaphore.try_acquire())  # The first attempt of a client asks for the kind of the semaphore, too.
         yield made
 
 
