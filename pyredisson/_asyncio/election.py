@@ -218,6 +218,7 @@ class _Candidacy(AnyCandidacy):
     The callback has a task of its own, which can be cancelled alone.
     """
 
+    term: Term | None = None
     _ends = staticmethod(_ends)
 
     async def _ended_within(self, seconds: float) -> bool:

@@ -175,6 +175,7 @@ def _ends(error: BaseException) -> bool:
 class _Candidacy(AnyCandidacy):
     """Stands for election in the thread that runs :meth:`stand`."""
 
+    term: Term | None = None
     _ends = staticmethod(_ends)
 
     def __init__(self, election: LeaderElection, callback: Callable[[Term], object], ends_on_error: bool) -> None:

@@ -90,7 +90,7 @@ def test_only_one_owner_holds_the_lock_at_a_time(nodes, unique_name, volume):
     owners = [python.owner(), python.owner(), nodes.python("asyncio").owner(), theirs.owner(), nodes.theirs().owner()]
     hand_overs = volume(40, full=HAND_OVERS)
     counter = f"counter-{unique_name}"
-    wanted = 3 * hand_overs  # About half of the turns go from one library to the other.
+    wanted = 5 * hand_overs  # About half of the turns go from one library to the other; on a busy machine, a quarter.
     counting = [owner.contend(nodes.kind, unique_name, counter, wanted, 0.0001, 0.01) for owner in owners]
     with counters(nodes.live[0].url) as client:
         let_begin(client, counter, counting)
