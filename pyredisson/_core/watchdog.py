@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyredisson._core import events
@@ -374,31 +374,36 @@ class Watchdog:
         now = self._runtime.now()
         self._wall_clock = self._runtime.unix_time() - now
         self._next_round = now + self._period
-        alive = []
+        alive: list[Ownership] = []
+        dead: list[Ownership] = []
         for ownership in list(self._watched):
-            if holder_alive(ownership):
-                alive.append(ownership)
-            else:
-                self._forget_dead_holder(ownership)
+            (alive if holder_alive(ownership) else dead).append(ownership)
+        self._forget_dead_holders(dead)
         # Anew: one that does not answer is asked again with the others, and keeps none of them waiting.
         self._round = deque(batches(self._client, alive, self._batch))
         self._next_retry = now
         self._round_size = self._round_requests = 0
         self._find_earliest()
 
-    def _forget_dead_holder(self, ownership: Ownership) -> None:
-        self._watched.pop(ownership, None)
-        self._short.pop(ownership, None)
-        hint = gone_hint(ownership)
-        if ownership.who.is_shared and ownership.who.alive():
-            ownership.leave_to_lease()  # Its number is the thread's, for which the server lets other call chains in.
-        elif ownership.pending is None:  # Else its owner, who may live, would begin anew while a release is under way.
-            self._client.ownerships.drop(ownership)
-        if not ownership.holds or any(hold.whole is None for hold in ownership.holds):
-            self._client.emit(events.HolderGone(ownership.name, ownership.owner, hint, who=ownership.who.describe()))
-        for hold in list(ownership.holds):
-            if hold.whole is not None:
-                hold.whole.holder_gone(hint)
+    def _forget_dead_holders(self, dead: Sequence[Ownership]) -> None:
+        """Leave what no one can release to its lease. All members of a multi-lock first: its thread may go on then."""
+        hints = [gone_hint(ownership) for ownership in dead]
+        for ownership in dead:
+            self._watched.pop(ownership, None)
+            self._short.pop(ownership, None)
+            if ownership.who.is_shared and ownership.who.alive():
+                # Its number is the thread's, for which the server lets other call chains in.
+                ownership.leave_to_lease()
+            elif ownership.pending is None:
+                # Else its owner, who may live, would begin anew while a release is under way.
+                self._client.ownerships.drop(ownership)
+        for ownership, hint in zip(dead, hints, strict=True):
+            if not ownership.holds or any(hold.whole is None for hold in ownership.holds):
+                who = ownership.who.describe()
+                self._client.emit(events.HolderGone(ownership.name, ownership.owner, hint, who=who))
+            for hold in list(ownership.holds):
+                if hold.whole is not None:
+                    hold.whole.holder_gone(hint)
 
     async def _renew(self) -> None:
         while self._round and self._runtime.now() >= self._next_retry:
