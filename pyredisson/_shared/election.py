@@ -158,9 +158,9 @@ class AnyCampaign(NotPortable, shown="Campaign"):
         term = self._candidacy.term
         return term is not None and term.remaining() > 0.0
 
+    @abstractmethod
     def _has_ended(self) -> bool:
         """Return whether it leads no longer, and will not."""
-        raise NotImplementedError
 
 
 async def observe(

@@ -104,9 +104,11 @@ class PrometheusListener:
                 metrics.acquired(waited)
                 if holds and self._holds.begin(key, event.lease, metrics) is None:  # The end of permits emits nothing.
                     metrics.hold_began()
+                return  # It and the next are the frequent ones, and have no counter.
             case events.Released(holds=0, held=seconds):
                 metrics.held(seconds)
                 self._end_hold(key)
+                return
             case events.TimedOut(waited=waited):
                 metrics.timed_out(waited)
                 metrics.failures["timeout"]()
