@@ -66,7 +66,7 @@ class AnyLease(NotPortable, Generic[TokenT_co], shown="Lease"):
     @property
     def lost(self) -> bool:
         """Whether the hold ended before its block did. This is final: a lost lease never becomes valid again."""
-        return not self._ended and self.remaining() <= 0.0
+        return not self._ended and self.remaining() <= 0.0 and (self._inherited() or not self._given_up())
 
     @property
     def token(self) -> TokenT_co:
@@ -87,6 +87,11 @@ class AnyLease(NotPortable, Generic[TokenT_co], shown="Lease"):
                 name=held.name,
             )
         self._check_process()
+        if self._given_up():
+            raise LockLostError(
+                f"{held.what} {held.name!r} is not held by {held.who.describe()} while a condition waits in its block",
+                name=held.name,
+            )
         if self.remaining() <= 0.0:
             released = self._hold.state is HoldState.OVER  # By its owner itself, which is no loss.
             expired = "it was released or force-unlocked inside its block" if released else held.why_ended()
@@ -100,6 +105,10 @@ class AnyLease(NotPortable, Generic[TokenT_co], shown="Lease"):
     def _inherited(self) -> bool:
         """Whether this process is the child of a fork, and the lease is its parent's."""
         return os.getpid() != self._process
+
+    def _given_up(self) -> bool:
+        """Whether a condition waits that has given it up, and takes it again."""
+        return self._ownership.given_up(self._hold)
 
     def _check_process(self) -> None:
         """Raise ``LockLostError`` in the child of a fork."""

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: The name of the tasks of a user's callbacks.
+CALLBACK_TASK = "pyredisson-callback"
+
 _log = logging.getLogger("pyredisson")
 
 
@@ -88,7 +91,7 @@ class AsyncioRuntime(BaseRuntime):
                 "this client serves another event loop, which is still open; make another client for this one"
             )
         if self._loop is not None:
-            self.restart(self._core)
+            self.renew_identity(self._core, "the event loop of its client was closed")
         self._loop = loop
 
     @property
@@ -100,7 +103,7 @@ class AsyncioRuntime(BaseRuntime):
         return self._link
 
     def run_concurrently(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-        """Run something in a task that ends with the client at the latest.
+        """Run something in a task that ends with the client at the latest, unless it is a user's callback.
 
         What goes on for long is run in a context of its own: one that it shares would keep what others hold there.
         """
@@ -161,13 +164,20 @@ class AsyncioRuntime(BaseRuntime):
         task.add_done_callback(ended)
 
     def call_back(self, callback: Callable[..., object], *args: object) -> None:
-        if inspect.iscoroutinefunction(callback):
-            _ = self.run_concurrently(_call_and_await(callback, args), "pyredisson-callback")
-        elif _is_of_loop(callback):
+        awaits, runs = inspect.iscoroutinefunction(callback), True
+        try:
             loop = asyncio.get_running_loop()
-            loop.call_soon(self._call, loop, callback, args)
+        except RuntimeError:  # A hook of the program runs, which is not in the loop.
+            assert self._loop is not None, "something is held"
+            loop, runs = self._loop, False
+        if not (awaits or _is_of_loop(callback)) or loop.is_closed():
+            self.callbacks.add(self._call, loop, callback, args)
+        elif not runs:
+            loop.call_soon_threadsafe(self.call_back, callback, *args)
+        elif awaits:
+            _ = self.run_concurrently(_call_and_await(callback, args), CALLBACK_TASK)
         else:
-            self.callbacks.add(self._call, asyncio.get_running_loop(), callback, args)
+            loop.call_soon(self._call, loop, callback, args)
 
     def _call(self, loop: asyncio.AbstractEventLoop, callback: Callable[..., object], args: tuple[object, ...]) -> None:
         try:
@@ -257,7 +267,7 @@ class AsyncioRuntime(BaseRuntime):
         if self._loop is None or self._loop.is_closed():
             self.abandon()
             return
-        tasks = self._stop()
+        tasks = self._stop() - {asyncio.current_task()}  # A callback may close its client.
         if asyncio.get_running_loop() is self._loop and tasks:
             await asyncio.wait(tasks, timeout=2.0)
 
@@ -287,9 +297,7 @@ class AsyncioRuntime(BaseRuntime):
             return
         if self._subscriber is not None:
             self._subscriber.close()
-        for task in list(self._tasks):
-            if task.get_name() != "pyredisson-callback":  # The losses are reported still.
-                task.cancel()
+        self._cancel_tasks()
         if self._link is not None:
             self._link.close()
             self._link = None
@@ -303,11 +311,14 @@ class AsyncioRuntime(BaseRuntime):
         self.closed = True
         if self._subscriber is not None:
             self._subscriber.close()
-        tasks = set(self._tasks)
-        for task in tasks:
-            task.cancel()
+        self._cancel_tasks()
         self._disconnect()
-        return tasks
+        return set(self._tasks)
+
+    def _cancel_tasks(self) -> None:
+        for task in list(self._tasks):
+            if task.get_name() != CALLBACK_TASK:  # The losses are reported still.
+                task.cancel()
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> Callable[[], object]:
         return asyncio.get_running_loop().call_later(seconds, call).cancel

@@ -132,6 +132,9 @@ def check_skip(skip: object) -> None:
 # Whether the holder of locks or permits lives, and the error for one that comes too late.
 
 
+#: Why a hold has ended of which nothing else is known.
+ENDED: Final = "its lease expired"
+
 #: How a loss is explained that the server reported.
 GONE = "its key no longer exists or belongs to another owner (expired, force-unlocked or evicted)"
 
@@ -141,7 +144,7 @@ def holder_alive(held: Ownership) -> bool:
     holds, alive = list(held.holds), held.who.alive()
     for hold in holds:
         if hold.block is not None:
-            if hold.block() is not None:
+            if hold.block() is not None and not held.who.closed():
                 return True
         elif alive and not (held.who.is_shared and hold.trace is not None and hold.trace() is None):
             return True  # Else the call chain in which it was acquired has ended, and its thread goes on with others.
@@ -150,7 +153,7 @@ def holder_alive(held: Ownership) -> bool:
 
 def gone_hint(held: Ownership) -> str:
     """Explain why no one can release these holds any more."""
-    if held.holds and all(hold.block is not None for hold in held.holds):
+    if held.holds and all(hold.block is not None for hold in held.holds) and not held.who.closed():
         return "the object that hold() returned was dropped without leaving its block"
     return held.who.gone_hint()
 
@@ -158,43 +161,72 @@ def gone_hint(held: Ownership) -> str:
 class InMargin(str):
     """The reason for a loss before the lease ends on the server: by ``Config.loss_margin``.
 
+    It says when that is only as long as its owner has asked the server for nothing else: what is released ends at once.
+
     Attributes:
-        until: When it ends there.
+        held: What was lost.
+        request_id: The number of the last request for that, at the loss.
+        until: When its lease ends on the server.
         now: The clock by which it does.
     """
 
-    __slots__ = ("now", "until")
+    __slots__ = ("held", "now", "request_id", "until")
 
-    until: float
+    held: Ownership
     now: Callable[[], float]
+    request_id: int
+    until: float
 
     def __reduce__(self) -> Any:
         return str, (str(self),)
 
-    def left(self) -> float:
-        """Return the seconds until another owner can begin; negative: since then."""
-        return self.until - self.now()
+    def left(self) -> float | None:
+        """Return the seconds until another owner can begin; negative: since then; ``None``: it is not known."""
+        held = self.held
+        return self.until - self.now() if held.pending is None and held.request_id == self.request_id else None
 
 
-def why_ended(client: ClientCore | None, deadline: float, more: str = "") -> str:
-    """Return why something is held no longer than until its deadline. ``more``: what else is known of it."""
-    margin = 0.0 if client is None else client.config.loss_margin
-    if client is not None and margin and client.runtime.now() < deadline + margin:
-        ends = InMargin(f"its lease has {margin:g} s left (Config.loss_margin){more}")
-        ends.until, ends.now = deadline + margin, client.runtime.now
-        return ends
-    return f"its lease expired{more}"
+class InTime(str):
+    """The reason for a loss whose lock was given up before its lease ended on the server."""
+
+    __slots__ = ()
+
+
+def given_up(reason: str) -> str:
+    """Return the reason for a loss as it is for one who is about to release what may still stand on the server."""
+    left = reason.left() if isinstance(reason, InMargin) else None
+    if left is None:
+        return str(reason)
+    return InTime(reason) if left > 0 else f"{reason}. The lease ended {-left:.1f} s ago"
+
+
+def why_expired(held: Ownership) -> str:
+    """Return why something is lost at its deadline, now that it has passed."""
+    if held.kind is None:
+        return ENDED
+    client, more = held.kind.client, ", and nothing renews a fixed lease"
+    if any(hold.watchdog for hold in held.holds):
+        more = f"{': its client was closed' if client.closed else ''} before it could be renewed"
+    margin, now = client.config.loss_margin, client.runtime.now
+    # What was to be released, or is in doubt, may have ended on the server before.
+    if held.doubtful or held.pending is not None or now() >= held.deadline + margin:
+        return f"{ENDED}{more}"
+    ending = InMargin(f"its lease has {margin:g} s left (Config.loss_margin){more}")
+    ending.held, ending.request_id, ending.until, ending.now = held, held.request_id, held.deadline + margin, now
+    return ending
 
 
 def lost_error(held: Owned, reason: str = GONE) -> LockLostError:
     """The error for a holder who comes to use or to release what it lost."""
-    lost, over = f"{held.what} {held.name!r} was lost by {held.who.describe()}: {reason}", ""
-    if isinstance(reason, InMargin):
-        if (left := reason.left()) > 0:
-            text = f"{lost}. No one else can acquire it for another {left:.1f} s: stop what it protects before that"
-            return LockLostError(text, name=held.name)
-        over = f". The lease ended {-left:.1f} s ago"
-    text = f"{lost}{over}. Work done since then may have overlapped with {held.overlaps}"
+    lost = f"{held.what} {held.name!r} was lost by {held.who.describe()}: {reason}"
+    left = reason.left() if isinstance(reason, InMargin) else None
+    if left is not None and left > 0:
+        text = f"{lost}. No one else can acquire it for another {left:.1f} s: stop what it protects before that"
+    elif isinstance(reason, InTime):
+        text = f"{lost}. It was given up before anyone else could acquire it"
+    else:
+        over = "" if left is None else f". The lease ended {-left:.1f} s ago"
+        text = f"{lost}{over}. Work done since then may have overlapped with {held.overlaps}"
     return LockLostError(text, name=held.name)
 
 
@@ -252,6 +284,10 @@ class Owned(ABC):
     @abstractmethod
     def remaining_of(self, hold: Any, now: float) -> float:
         """Return the seconds for which this hold is certain."""
+
+    def given_up(self, hold: Any) -> bool:
+        """Whether this hold is not held for as long as a condition waits, which takes it again."""
+        return hold.state is HoldState.GIVEN_UP
 
     @abstractmethod
     def why_ended(self) -> str:
@@ -407,6 +443,7 @@ class HolderCore(ABC, Generic[HeldT]):
                 await self.hand_over(held, lease, error)
             return
         try:
+            owner = self.owner()
             if lease is not None:
                 lease._check_process()
                 former = not lease._held.owner.startswith(self.client.id)  # The client is another one since.
@@ -414,7 +451,7 @@ class HolderCore(ABC, Generic[HeldT]):
                     raise lost_error(lease._held, lease._held.loss)
             name, clients = self.clients()
             if True in [client.closed for client in clients]:
-                key = name, owner_field(self.client.id, self.owner().number)
+                key = name, owner_field(self.client.id, owner.number)
                 await leave_closed(clients, key, self.leave_block(progress, lease))
             else:
                 await self.leave_block(progress, lease)

@@ -186,6 +186,10 @@ class Caller(ABC):
     def alive(self) -> bool:
         """Return whether the thread or task still runs."""
 
+    def closed(self) -> bool:
+        """Return whether it was closed: nothing of it is to be renewed any more, blocks included."""
+        return False
+
     @abstractmethod
     def gone_hint(self) -> str:
         """Describe one that ended while it held a lock."""
@@ -235,13 +239,16 @@ class HandleOwner(Caller):
 
     def check_open(self) -> None:
         """Raise ``LockError`` if it was closed: what it acquires would not be renewed."""
-        if getattr(self._handle(), "closed", False):
+        if self.closed():
             raise LockError(f"{self.name} was closed; make another with client.new_owner()")
+
+    def closed(self) -> bool:
+        """See :meth:`Caller.closed`."""
+        return getattr(self._handle(), "closed", False)
 
     def alive(self) -> bool:
         """Return whether there is still a caller that could release what it holds."""
-        handle = self._handle()
-        if handle is None or getattr(handle, "closed", False):
+        if self._handle() is None or self.closed():
             return False
         return self._thread is None or self._thread.alive()
 

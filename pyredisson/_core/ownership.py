@@ -40,7 +40,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from pyredisson._core.hold import GONE, NO_CALL, CallNote, HoldState, Owned, why_ended
+from pyredisson._core.hold import ENDED, GONE, NO_CALL, CallNote, HoldState, InMargin, Owned, why_expired
 
 if TYPE_CHECKING:
     from pyredisson._core.hold import SingleHold
@@ -65,7 +65,9 @@ class Ownership(Owned):
         "call",
         "chains",
         "deadline",
+        "doubtful",
         "ended",
+        "ending",
         "epoch",
         "generation",
         "holds",
@@ -87,7 +89,9 @@ class Ownership(Owned):
         self.mutex: AbstractContextManager[Any] = runtime.mutex()
         self.holds: list[SingleHold] = []  # The innermost last.
         self.ended: tuple[SingleHold, ...] = ()  # Those that simply ran out, and whose unlock is to come.
+        self.ending: InMargin | None = None  # Why they have, if that was before the server's time.
         self.deadline: float = 0.0
+        self.doubtful: bool = False  # Whether the server may have ended it before that.
         self.call: CallNote = NO_CALL
         self.epoch: int = 0
         self.generation: int = 0  # Grows with each change of what is held: an answer about an earlier one says nothing.
@@ -263,6 +267,7 @@ class Ownership(Owned):
             known.state = state
         if not self.holds:
             self.loss = None
+            self.doubtful = False
 
     def forfeit(self, holds: Sequence[SingleHold]) -> Sequence[SingleHold]:
         """What a condition has given up of these is not held again. Returns those that were of multi-locks."""
@@ -352,6 +357,7 @@ class Ownership(Owned):
             deadline, hold.since = sent + hold.certain, sent
             if not self.holds or deadline > self.deadline:
                 self.deadline = deadline
+                self.doubtful = False
             # What a condition has given up is as visible as before.
             known = hold.trace() if hold.trace is not None else None
             if hold.state is HoldState.LEFT:
@@ -658,33 +664,29 @@ class Ownership(Owned):
             if not self.holds or now < self.deadline or (self.loss is not None and watched):
                 return ()
             self.generation += 1
+            ending = why_expired(self)
             if self.in_flight.pending is Pending.RELEASE:  # Its holder has no use for it any more: no loss.
                 self._give_up_release()
             self._drop_due()
             holds = (*self.holds,)
             if any(hold.watched and hold.whole is None for hold in holds):
-                self.loss = self._why_expired()
+                self.loss = ending
                 return holds
+            self.ending = ending if isinstance(ending, InMargin) else None
             for hold in holds:  # A multi-lock may be lost by it; its members are not, by themselves.
                 self.drop(hold, HoldState.ENDED)
             return [hold for hold in holds if hold.watched]
 
-    def _why_expired(self) -> str:
-        """Why it is lost at its deadline."""
-        client = None if self.kind is None else self.kind.client
-        renewed = any(hold.watchdog for hold in self.holds)
-        if client is not None and client.closed and renewed:
-            return "its client was closed before it could be renewed"
-        more = " before it could be renewed" if renewed else ", and nothing renews a fixed lease"
-        return why_ended(client, self.deadline, more)
-
     def why_ended(self) -> str:
         """See :meth:`Owned.why_ended`."""
-        return why_ended(None if self.kind is None else self.kind.client, self.deadline)
+        if self.holds and self.kind is not None and self.kind.client.runtime.now() >= self.deadline:
+            return why_expired(self)
+        return ENDED if self.ending is None or self.ending.left() is None else self.ending
 
     def leave_to_lease(self) -> None:
         """No one can release its holds, or is to be notified; until its deadline the server has them."""
         with self.mutex:
+            self.on_loss = ()
             for hold in self.holds:
                 hold.watchdog = hold.watched = False
                 hold.block = _no_one
@@ -706,6 +708,7 @@ class Ownership(Owned):
     def certain_until(self, at: float) -> None:
         """It is certain no longer than until then, unless a renewal is confirmed."""
         with self.mutex:
+            self.doubtful = self.doubtful or at < self.deadline
             self.deadline = min(self.deadline, at)
 
     def renewed(self, generation: int, deadline: float, *, counts: bool = False) -> None:
@@ -713,6 +716,7 @@ class Ownership(Owned):
         with self.mutex:
             if generation == self.generation and self.loss is None:
                 self.deadline = max(self.deadline, deadline)
+                self.doubtful = False
                 for hold in self.holds if counts else ():
                     if hold.renewals_left:
                         hold.renewals_left -= 1

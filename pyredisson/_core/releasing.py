@@ -23,7 +23,7 @@ from pyredisson._core.failures import (
     is_interruption,
     not_held,
 )
-from pyredisson._core.hold import HoldState, lost_error, release_later, send_release
+from pyredisson._core.hold import HoldState, given_up, lost_error, release_later, send_release
 from pyredisson._core.holder_lookup import found_here
 from pyredisson._core.ownership import Pending, Unlock
 from pyredisson._core.requests import ForceCall, ReleaseCall, unusable
@@ -240,7 +240,9 @@ def begin_release(
     """
     if ownership.holds and client.runtime.now() >= ownership.deadline:
         expire(client, ownership)
-    loss = ownership.loss
+    lost = None
+    if ownership.loss is not None or ownership.ended:
+        lost = given_up(ownership.loss or ownership.why_ended())
     if ownership.kind is not kind:
         adopt(kind, ownership)
     begun = ownership.begin_release(*holds, block=block, becoming=becoming)
@@ -250,9 +252,9 @@ def begin_release(
     if todo is Unlock.NOT_OWNED:
         raise not_owned(kind, ownership)
     if todo is Unlock.ENDED:
-        raise lost_error(ownership, loss or ownership.why_ended())
+        raise lost_error(ownership, ownership.why_ended())
     lease = lease or client.watchdog.lease_ms
-    lost = (loss or ownership.why_ended()) if todo is Unlock.LOST else None
+    lost = (lost or ownership.why_ended()) if todo is Unlock.LOST else None
     return ReleaseCall(kind, ownership, request_id, lease, count, lost), epoch
 
 

@@ -222,9 +222,12 @@ class Watchdog:
         else:
             self._short.pop(ownership, None)
 
-    def renew_every_third(self, ownership: Ownership, lease_ms: int) -> None:
-        """Renew an ownership by a shorter lease than the usual one, until it is left alone or has a longer one."""
-        self._short[ownership] = at = self._runtime.now() + lease_ms / 3000
+    def renew_every_third(self, ownership: Ownership, certain: float) -> None:
+        """Renew an ownership by a shorter lease than the usual one, until it is left alone or has a longer one.
+
+        ``certain``: for how many seconds that lease is.
+        """
+        self._short[ownership] = at = self._runtime.now() + certain / 3
         self.watch(ownership)
         self.wake_by(at)
 
@@ -422,12 +425,13 @@ class Watchdog:
         """Renew what has a shorter lease, and is due: members of multi-locks that wait for others."""
         now = self._runtime.now()
         for ownership in [each for each, at in list(self._short.items()) if at <= now]:
-            leases = [hold.lease_ms for hold in ownership.holds if hold.watchdog]
+            renewed = [hold for hold in ownership.holds if hold.watchdog]
+            leases = [hold.lease_ms for hold in renewed]
             if min(leases, default=self.lease_ms) >= self.lease_ms or not ownership.renewable():
                 self._short.pop(ownership, None)  # The usual rounds do for it.
                 continue
             lease = max(leases)
-            self._short[ownership] = now + min(leases) / 3000
+            self._short[ownership] = now + min(hold.certain for hold in renewed) / 3
             renewal = Renewal(self._client, [ownership], lease, self._answer_timeout(now))
             await renewal.send()
             if isinstance(renewal.answer, Failure):

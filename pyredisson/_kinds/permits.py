@@ -11,7 +11,7 @@ from pyredisson._core import events
 from pyredisson._core.acquiring import announce_wait, late_again, report_failed, report_outcome
 from pyredisson._core.deadline import DAY, Deadline, lease_ms
 from pyredisson._core.failures import OUR_ERRORS, Failure, cannot_wait, explain_type, gives_way, is_interruption
-from pyredisson._core.hold import LossCallback, check_skip, leave_closed, lost_error, release_later
+from pyredisson._core.hold import LossCallback, check_skip, given_up, leave_closed, lost_error, release_later
 from pyredisson._core.holder_lookup import token_id
 from pyredisson._core.kind import HeldKind
 from pyredisson._core.names import SemaphoreNames, owner_field
@@ -549,7 +549,7 @@ class Block:
         """The block is being left: a later loss is not reported."""
         client = self._core.client
         client.report_lost(ownership, ownership.expire(client.runtime.now()))
-        self._loss = ownership.loss
+        self._loss = None if ownership.loss is None else given_up(ownership.loss)
         ownership.clear()
         client.presence.end_block(ownership)
         client.watchdog.unwatch(ownership)

@@ -30,7 +30,7 @@ from pyredisson._core.failures import (
     superseded,
     without_effect,
 )
-from pyredisson._core.hold import CallNote, HoldState, InMargin, Owned, SingleHold, lost_error, why_ended
+from pyredisson._core.hold import ENDED, CallNote, HoldState, InMargin, Owned, SingleHold, given_up, lost_error
 from pyredisson._core.ownership import OF_CALL, Ownership
 from pyredisson._core.releasing import leave_block, release_all
 from pyredisson._core.replicas import NotAcknowledged, ReplicaAcknowledgement
@@ -219,12 +219,25 @@ class MultiHold(Owned):
         return certain_until(deadlines, self.quorum)
 
     def why_ended(self) -> str:
-        """See :meth:`Owned.why_ended`; the server has all members as long as the first of them."""
-        return why_ended(self.client, min(own.deadline for own in self.ownerships))
+        """See :meth:`Owned.why_ended`."""
+        return self._why_lost(self.client.runtime.now(), ENDED)
+
+    def _why_lost(self, now: float, otherwise: str = TOO_FEW) -> str:
+        """Return why a member was taken away; if all that are gone have but reached their margin, the first one's."""
+        gone = [own for _, _, own, part in self.each() if part.state is not HoldState.HELD or own.remaining(now) <= 0]
+        reasons = [own.loss or own.why_ended() for own in gone]
+        in_margin = [each for each in reasons if isinstance(each, InMargin)]
+        if in_margin and len(in_margin) == len(gone):
+            return min(in_margin, key=attrgetter("until"))
+        return next((own.loss for own in gone if own.loss and not isinstance(own.loss, InMargin)), otherwise)
 
     def remaining_of(self, hold: Any, now: float) -> float:
         """See :meth:`Owned.remaining_of`; it is the hold itself."""
-        return self.remaining(now)
+        return 0.0 if self.given_up(hold) else self.remaining(now)
+
+    def given_up(self, hold: Any) -> bool:
+        """See :meth:`Owned.given_up`."""
+        return self.loss is None and any(part.state is HoldState.GIVEN_UP for _, _, _, part in self.each())
 
     def remaining(self, now: float) -> float:
         """Seconds for which enough members are certain."""
@@ -287,10 +300,7 @@ class MultiHold(Owned):
             standing = self.certain_until() > now or self._ran_out(now)
             if standing or self.loss is not None or self.state is not HoldState.HELD or self.released:
                 return
-            losses = [own.loss for _, _, own, _ in self.each() if own.loss is not None]
-            taken_away = [each for each in losses if not isinstance(each, InMargin)]
-            in_margin = sorted((each for each in losses if isinstance(each, InMargin)), key=InMargin.left)
-            self.loss = self._why() or next(iter([*taken_away, *in_margin]), TOO_FEW)
+            self.loss = self._why() or self._why_lost(now)
         self.client.notify(self)
         for client in self.clients():
             client.announce_loss(self, self.loss, quietly=quietly)
@@ -676,7 +686,8 @@ async def release(whole: MultiHold, progress: Progress | None, *, block: bool = 
     client.refuse_interrupter(*whole.ownerships)
     lost = whole.find_loss()
     if lost is None and not whole.released and whole.certain_until() <= client.runtime.now():
-        lost = "its lease expired"
+        lost = whole.why_ended()
+    lost = None if lost is None else given_up(lost)
     note = CallNote(client.runtime.thread())
     confirmed = True
     try:

@@ -502,6 +502,6 @@ def _keep(whole: MultiHold, *, renewed: bool) -> None:
     for _, member, ownership, part in whole.held():
         part.watchdog, part.watched = renewed, renewed or whole.watched
         if renewed:
-            member.client.watchdog.renew_every_third(ownership, part.lease_ms)
+            member.client.watchdog.renew_every_third(ownership, part.certain)
         elif not ownership.watched():
             member.client.watchdog.unwatch(ownership)

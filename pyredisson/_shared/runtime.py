@@ -247,9 +247,11 @@ class BaseRuntime(ABC):
 
     def renew_identity(self, core: ClientCore, reason: str) -> None:
         """Make its client another one in the same process."""
-        core.give_up_all(reason)
-        self.let_go()
-        self.restart(core)
+        try:
+            core.give_up_all(reason)
+        finally:
+            self.let_go()
+            self.restart(core)
 
     now: staticmethod[[], float] = staticmethod(monotonic)
     check_process: staticmethod[[], None] = staticmethod(process.check_forked)

@@ -183,8 +183,8 @@ def _words(event: events.Event) -> dict[str, Any]:
     """Return the attributes of an event, some of them in words."""
     words = dict(vars(event))
     match event:
-        case events.Lost(reason=InMargin() as reason):
-            words["reason"] = f"{reason}; no one else can acquire it for another {max(0.0, reason.left()):.1f} s"
+        case events.Lost(reason=InMargin() as reason) if (left := reason.left()) is not None:
+            words["reason"] = f"{reason}; no one else can acquire it for another {max(0.0, left):.1f} s"
         case events.HeldTooLong(stack=stack) | events.WaitingTooLong(stack=stack):
             words["doing"] = "; it is at:\n" + "\n".join(stack) if stack else ""
         case events.PermitsDiffer(name=name):

@@ -5,6 +5,7 @@ The pytest fixtures are in :mod:`pyredisson.testing.plugin`. This package itself
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -134,7 +135,9 @@ def take_away(lock: pyredisson.Lock | pyredisson.asyncio.Lock) -> Coroutine[Any,
 
 async def _take_away_async(lock: pyredisson.asyncio.Lock) -> None:
     for each in _handles_of_another_owner(lock):
-        if await each.force_unlock():
+        task = asyncio.ensure_future(each.force_unlock())  # As by another task: it cancels a ``cancel_on_loss`` block.
+        await asyncio.wait({task})
+        if task.result():
             return
     raise _free(lock)
 

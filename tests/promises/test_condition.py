@@ -9,6 +9,7 @@ import pytest
 
 from pyredisson import ClientClosedError, Config, LockLostError, LockNotOwnedError
 from pyredisson.asyncio import Redisson
+from tests.promises.kinds import handle
 from tests.waiting import soon
 from tests.worlds.base import Actor, Pending, Remote, World
 from tests.worlds.environments import asyncio_only, each_runtime, interruptible, sync_and_async
@@ -73,6 +74,26 @@ def test_all_holds_are_given_up_and_taken_again(world, client, alice, bob, kind)
     for _ in range(3):
         mine.release()
     assert lock.is_locked() is False
+
+
+@sync_and_async
+@pytest.mark.parametrize("kind", ["lock", "multi_lock"])
+def test_a_block_whose_lock_is_given_up_for_a_wait_is_not_lost(world, alice, bob, kind):
+    """It is not certain so long, but nothing has to be stopped: it is held again before the body goes on."""
+    client, called = world.client(loss_margin=5), []
+    mine, theirs = condition(alice, client), condition(bob, client)
+    with handle(alice, client, kind).hold(on_loss=lambda: called.append(1)) as lease:
+        pending = waits(world, alice, mine)
+        world.until(lambda: lease.remaining() == 0.0)
+        assert not lease.lost
+        with pytest.raises(LockLostError, match=r"is not held by .* while a condition waits in its block$"):
+            lease.ensure_held()
+        with theirs:
+            theirs.notify()
+        pending.result()
+        lease.ensure_held()
+        mine.release()
+    assert called == []
 
 
 def test_a_wait_that_times_out(world, alice):

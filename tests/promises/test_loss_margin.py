@@ -10,8 +10,9 @@ from contextlib import suppress
 import pytest
 import redis
 
-from pyredisson import LockLostError, events
+from pyredisson import LockLostError, LockNotOwnedError, OutcomeUnknownError, events
 from pyredisson._core.deadline import certain_for
+from pyredisson._core.hold import InMargin
 from tests.promises.kinds import handle, over
 from tests.worlds.base import KEPT, Remote
 from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
@@ -76,14 +77,77 @@ def test_until_the_lease_ends_on_the_server_no_error_speaks_of_an_overlap(world,
     assert all(re.search(r"no one else can acquire it for another [01]\.\d s$", each) for each in logged), logged
 
 
+EARLY = r"No one else can acquire it for another [01]"
+
+
 @each_runtime
-def test_so_does_an_unlock_of_a_fixed_lease_that_ran_out(world, alice):
-    mine = single(alice, world.client(loss_margin=MARGIN), "lock")
+def test_so_does_a_fixed_lease_that_ran_out(world, alice, bob):
+    """The unlock frees it, so that it says nothing of the time from then on."""
+    mine, theirs = (single(who, world.client(loss_margin=MARGIN), "lock") for who in (alice, bob))
     mine.lock(LEASE)
     world.pass_time(LEASE - MARGIN + 0.1)
-    with pytest.raises(LockLostError, match=r"No one else can acquire it for another [01]") as caught:
+    with pytest.raises(LockLostError, match=EARLY):
+        mine.ensure_held()
+    with pytest.raises(LockLostError, match=r"fixed lease\. It was given up before anyone else could acquire it$"):
         mine.unlock()
-    assert "overlap" not in str(caught.value)
+    assert theirs.try_lock()
+
+
+@each_runtime
+def test_nothing_is_said_of_a_lease_that_has_been_renewed_or_released_since(world, alice, bob):
+    mine, theirs = (single(who, world.client(loss_margin=MARGIN), "lock") for who in (alice, bob))
+    mine.lock(LEASE)
+    world.pass_time(LEASE - MARGIN + 0.1)
+    mine.lock(2 * LEASE)  # Anew: the first one has ended.
+    mine.unlock()
+    assert theirs.try_lock()
+    for call in (mine.ensure_held, mine.unlock):
+        with pytest.raises(LockLostError, match=r"its lease expired\. Work done since then may have overlapped"):
+            call()
+
+
+@sync_and_async
+def test_nothing_is_said_of_a_lease_that_may_have_been_released(world, alice, bob, proxy):
+    """The server has executed the unlock, whose reply is lost."""
+    client = world.through(proxy.port, loss_margin=MARGIN, timeout=0.2)
+    mine, theirs = single(alice, client, "lock"), single(bob, world.client(), "lock")
+    mine.lock(LEASE)
+    proxy.blackhole("down")
+    with suppress(OutcomeUnknownError):
+        mine.unlock()
+    assert theirs.try_lock(2)
+    world.pass_time(LEASE - MARGIN)
+    with pytest.raises(LockNotOwnedError) as caught:
+        mine.ensure_held()
+    assert not re.search(EARLY, str(caught.value))
+
+
+@sync_and_async
+def test_nothing_is_said_of_a_lease_that_a_clock_has_put_in_doubt(world, alice, bob, proxy):
+    """A guest that was paused does not know for how long."""
+    lost = []
+    client = world.through(proxy.port, loss_margin=MARGIN, timeout=0.2, listeners=(lost.append,))
+    mine, runtime = single(alice, client, "lock"), client.real._runtime
+    with pytest.raises(LockLostError, match="Work done since then may have overlapped"), mine.hold() as lease:
+        unix_time, runtime.unix_time = runtime.unix_time, lambda: unix_time() + 60
+        proxy.blackhole()
+        client.real._core.watchdog._nudge()
+        world.until(lambda: lease.lost)
+        proxy.heal()
+    assert not [each for each in lost if isinstance(each, events.Lost) and isinstance(each.reason, InMargin)]
+
+
+@each_runtime
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_multi_lock_says_for_how_long_no_other_owner_can_begin(world, alice, nodes):
+    config = {"loss_margin": MARGIN}
+    clients = [world.client(**config)] * 2 if nodes == 1 else world.nodes(3, quorum_node_timeout=0.2, **config)
+    names = ["a", "b"] if nodes == 1 else ["a"] * 3
+    several = over(alice, [alice.lock(client, name).real for client, name in zip(clients, names, strict=True)])
+    with pytest.raises(LockLostError, match="It was given up before"), several.hold(lease_time=LEASE) as lease:
+        world.until(lambda: lease.lost)
+        with pytest.raises(LockLostError, match=EARLY):
+            lease.ensure_held()
 
 
 @each_runtime
@@ -216,3 +280,20 @@ def test_a_loss_by_the_margin_is_an_event_once(world, alice):
         world.until(lambda: lease.lost)
         world.pass_time(MARGIN)
     assert len([each for each in seen if isinstance(each, events.Lost)]) == 1
+
+
+@sync_and_async
+def test_a_member_is_kept_while_another_one_is_waited_for(world, alice, bob):
+    """Most of its lease is the margin."""
+    client = world.client(loss_margin=2.3)
+    theirs = bob.lock(world.client(), "b")
+    theirs.lock()
+    several = over(alice, [alice.lock(client, name).real for name in ("a", "b")])
+    waiting = alice.start(several.lock, LEASE)
+    for _ in range(8):
+        world.pass_time(0.5)
+        assert theirs.get_hold_count() == 1
+    assert world.redis.hash("a"), "it has ended meanwhile"
+    theirs.unlock()
+    waiting.result()
+    several.unlock()

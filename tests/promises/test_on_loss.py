@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from contextlib import ExitStack
 
 import pytest
 
-from pyredisson import LockLostError
+from pyredisson import LockLostError, events
 from tests.promises.kinds import handle, over
+from tests.waiting import soon
 from tests.worlds.base import KEPT
 from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
 
@@ -157,3 +159,42 @@ def test_methods_of_asyncio_are_called_in_the_loop_and_coroutine_functions_are_a
             sleeper.cancel()
 
     world.run(main)
+
+
+@sync_and_async
+def test_that_of_a_block_that_was_dropped_is_not_called_for_a_later_hold(world, alice):
+    """Its lock was left to its lease, which is reported at once."""
+    called, told = [], []
+    client = world.client(lock_watchdog_timeout=SHORT, listeners=(told.append,))
+    mine = alice.lock(client)
+    held = mine.hold(on_loss=lambda: called.append(1))
+    held.enter()
+    del held
+    gc.collect()
+    world.until(lambda: any(isinstance(each, events.HolderGone) for each in told))
+    with pytest.raises(LockLostError), mine.hold():
+        world.redis.delete("orders")
+        world.until(lambda: any(isinstance(each, events.Lost) for each in told))
+    assert called == []
+
+
+@asyncio_only
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_coroutine_function_runs_to_its_end_although_its_client_is_closed(world, closes):
+    """The block is cancelled by the same loss, and left; so is its client."""
+    ended = []
+    client = world.client().real
+
+    async def alert():
+        await (client.aclose() if closes else asyncio.sleep(0.2))
+        ended.append("alert")
+
+    async def main():
+        with pytest.raises(LockLostError):
+            async with client, client.get_lock("orders").hold(on_loss=alert, cancel_on_loss=True):
+                await asyncio.ensure_future(client.get_lock("orders").force_unlock())
+                await asyncio.sleep(60)
+        await soon(lambda: ended)
+
+    world.run(main)
+    assert ended == ["alert"]

@@ -9,7 +9,7 @@ import redis.asyncio
 
 import pyredisson
 import pyredisson.asyncio
-from pyredisson import LockError, LockNotOwnedError
+from pyredisson import Config, LockError, LockLostError, LockNotOwnedError
 from tests.promises.kinds import handle, make, rival
 from tests.servers import HOST
 from tests.waiting import soon
@@ -94,6 +94,23 @@ def test_an_event_loop_after_a_closed_one_has_a_new_client_and_new_owners(world)
     assert len(set(ids)) == 2
     records = {key.split(":", 2)[2].rsplit(":", 1)[0] for key in world.redis.everything() if "done:{seats}" in key}
     assert records == set(ids)
+
+
+@asyncio_only
+def test_what_was_held_in_a_closed_event_loop_is_reported_as_lost_in_the_next(world):
+    lost = []
+    config = Config(on_lock_lost=lambda name, number: lost.append(name))
+    client = pyredisson.asyncio.Redisson(redis.asyncio.Redis(host=HOST, port=world.port), config=config)
+    block = client.get_lock("orders").hold(on_loss=lambda: lost.append("its own"))
+
+    async def leave():
+        with pytest.raises(LockLostError, match="the event loop of its client was closed"):
+            await block.__aexit__(None, None, None)
+        await client.close()
+
+    asyncio.run(block.__aenter__())
+    asyncio.run(leave())
+    world.until(lambda: sorted(lost) == ["its own", "orders"])
 
 
 # ---- owners that are made --------------------------------------------------------------------------------------------
@@ -196,6 +213,17 @@ def test_the_lock_of_a_closed_or_collected_owner_is_renewed_no_longer(world, end
             gc.collect()
         world.until(lambda: world.redis.ttl("orders") is None)
     assert f"owner was {end} without releasing it" in caplog.text
+
+
+@sync_and_async
+def test_neither_is_its_block(world, caplog):
+    client = world.client(lock_watchdog_timeout=1.5)
+    owner = client.real.new_owner()
+    held = handle(world.actor(), client, "lock", owner=owner).hold()
+    held.enter()
+    owner.close()
+    world.until(lambda: world.redis.ttl("orders") is None)
+    assert "owner was closed without releasing it" in caplog.text
 
 
 @sync_and_async

@@ -6,8 +6,9 @@ import pytest
 
 from pyredisson import ClientClosedError, LockLostError, OutcomeUnknownError
 from pyredisson._shared import process
+from tests.waiting import soon
 from tests.worlds.base import KEPT, Remote
-from tests.worlds.environments import sync_and_async
+from tests.worlds.environments import asyncio_only, sync_and_async
 
 
 @sync_and_async
@@ -99,3 +100,29 @@ def test_an_origin_that_cannot_be_read_is_no_copy(world, alice, monkeypatch):
     world.renewed("orders", times=1)
     assert client.id == before
     lock.unlock()
+
+
+@asyncio_only
+def test_a_hook_outside_the_event_loop_does_so_too(world):
+    """What was held is lost, and said to be so, on a thread or once the loop runs on."""
+    called, awaited = [], []
+
+    async def alert(name, number):
+        awaited.append(name)
+
+    client = world.client(on_lock_lost=alert).real
+    before = client.id
+    blocks = [client.get_lock(name).hold(on_loss=lambda name=name: called.append(name)) for name in ("a", "b")]
+
+    async def enter():
+        return [await block.__aenter__() for block in blocks]
+
+    async def wait():
+        await soon(lambda: sorted(awaited) == ["a", "b"])
+
+    leases = world.run(enter)
+    client.renew_identity()
+    assert client.id != before
+    assert all(lease.lost for lease in leases)
+    world.until(lambda: sorted(called) == ["a", "b"])
+    world.run(wait)

@@ -49,6 +49,14 @@ async def test_a_hold_that_is_taken_away_is_lost_at_once_in_asyncio(async_rediss
     assert not await lock.is_locked()
 
 
+async def test_a_block_is_cancelled_when_its_hold_is_taken_away_in_it(async_redisson, lock_name):
+    lock = async_redisson.get_lock(lock_name)
+    with pytest.raises(LockLostError):  # noqa: PT012
+        async with lock.hold(cancel_on_loss=True):
+            await take_away(lock)
+            await asyncio.sleep(60)
+
+
 def test_a_free_lock_cannot_be_taken_away(redisson, async_redisson, lock_name):
     with pytest.raises(AssertionError, match="is not held"):
         take_away(redisson.get_lock(lock_name))

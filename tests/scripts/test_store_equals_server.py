@@ -80,9 +80,15 @@ def run_history(real: RealServer, history: list[Step]) -> None:
             theirs, ours = ({key: each.get(key) for key in other} for each in (after.keys, stored))
             raise AssertionError(report(history, at, f"keys (by more than {slack_ms} ms)", theirs, ours))
         before = after
-    published = model.messages()
+    heard, published = in_order(heard), in_order(model.messages())
     if heard != published:
         raise AssertionError(report(history, len(history) - 1, "messages", heard, published))
+
+
+def in_order(messages: list[Any]) -> list[Any]:
+    """Return messages without the order of the observers of one step: they are ordered by a time in milliseconds."""
+    runs = itertools.groupby(messages, lambda each: each.payload == b"observe")
+    return list(itertools.chain.from_iterable(sorted(run) if observe else run for observe, run in runs))
 
 
 def report(history: list[Step], at: int, what: str, theirs: object, ours: object) -> str:
