@@ -150,8 +150,8 @@ local: _Local = _Local()
 _native = threading.local
 
 
-def current_thread_owner() -> ThreadOwner:
-    """The calling thread, or greenlet.
+def current_thread_owner() -> ThreadOwner | CellsOwner:
+    """The calling thread, or greenlet; the cells, where IPython's shell runs those without an ``await``.
 
     Raises:
         RuntimeError: Greenlets run here that cannot be distinguished.
@@ -162,6 +162,8 @@ def current_thread_owner() -> ThreadOwner:
         return local.owner
     except AttributeError:
         check_patched()
+        if _is_shell():
+            return _cells_owner()
         known = local.__dict__  # A signal handler may come in between, and use a lock: who is first, stays.
         pulse: _Pulse = known.setdefault("pulse", _Pulse())
         owner: ThreadOwner = known.setdefault("owner", ThreadOwner(weakref.ref(pulse)))
@@ -181,7 +183,7 @@ class TaskOwner(Caller):
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
         super().__init__(task.get_name())
-        self.task: weakref.ref[asyncio.Task[Any]] = weakref.ref(task)
+        self.task: Callable[[], asyncio.Task[Any] | None] = weakref.ref(task)
 
     def __repr__(self) -> str:
         return f"<task {self.number} {self.name!r}>"
@@ -218,21 +220,15 @@ class TaskOwner(Caller):
 class CellsOwner(TaskOwner):
     """The cells of a notebook that one thread runs: IPython makes a task for each, and a user takes them for one."""
 
-    __slots__ = ("_loop", "_thread")
+    __slots__ = ("_thread",)
 
-    def __init__(self, task: asyncio.Task[Any]) -> None:
-        super().__init__(task)
+    def __init__(self) -> None:
         self._thread = threading.current_thread()
-        self.name: str = self._thread.name
-        self.go_on(task)
+        Caller.__init__(self, self._thread.name)
+        self.task: Callable[[], asyncio.Task[Any] | None] = lambda: None  # Of the last cell that had one.
 
     def __repr__(self) -> str:
         return f"<cells {self.number} {self.name!r}>"
-
-    def go_on(self, task: asyncio.Task[Any]) -> None:
-        """Note the cell that runs now."""
-        self.task: weakref.ref[asyncio.Task[Any]] = weakref.ref(task)
-        self._loop = weakref.ref(task.get_loop())
 
     def describe(self) -> str:
         """What to call it in a message."""
@@ -247,8 +243,8 @@ class CellsOwner(TaskOwner):
         return f"{self.describe()} ended without releasing it"
 
     def runs_in(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Whether another cell would run in that event loop."""
-        return self._loop() is loop
+        """Whether another cell would run in the thread of that event loop, the calling one."""
+        return self._thread is threading.current_thread()
 
 
 def _runs_cell(task: asyncio.Task[Any]) -> bool:
@@ -257,13 +253,17 @@ def _runs_cell(task: asyncio.Task[Any]) -> bool:
     return frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("IPython", "ipykernel")
 
 
-def _new_owner_of(task: asyncio.Task[Any]) -> TaskOwner:
-    if not _runs_cell(task):
-        return TaskOwner(task)
+def _is_shell() -> bool:
+    """Whether the calling thread, in which no task runs, is that in which IPython runs cells without an ``await``."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    return shell is not None and threading.get_ident() == threading.main_thread().ident and shell() is not None
+
+
+def _cells_owner() -> CellsOwner:
+    """Return the owner for the cells of the calling thread."""
     owner: CellsOwner | None = getattr(local, "cells", None)
     if owner is None:
-        owner = local.cells = CellsOwner(task)
-    owner.go_on(task)
+        owner = local.cells = CellsOwner()
     return owner
 
 
@@ -293,7 +293,8 @@ def owner_of(task: asyncio.Task[Any]) -> TaskOwner:
     key = id(task)
     owner = _tasks.get(key)
     if owner is None or owner.task() is not task:  # An earlier task at the same address.
-        owner = _tasks[key] = _new_owner_of(task)
+        owner = _tasks[key] = _cells_owner() if _runs_cell(task) else TaskOwner(task)
+        owner.task = weakref.ref(task)
         weakref.finalize(task, _forget, key, owner).atexit = False
     return owner
 

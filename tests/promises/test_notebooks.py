@@ -13,6 +13,7 @@ import pytest
 import pyredisson
 import pyredisson.asyncio
 from pyredisson import LockError, LockNotOwnedError
+from pyredisson._shared.owners import local
 from tests.servers import Server
 from tests.worlds.environments import threads_only
 
@@ -69,6 +70,28 @@ def test_what_a_cell_holds_lasts_after_its_task(run_cell, server: Server, caplog
 
         assert in_cells(run_cell, lock.lock, pause, lock.is_held_by_current_thread, lock.unlock)[2] is True
     assert "its holder is gone" not in caplog.text
+
+
+def test_cells_without_an_await_are_of_the_same_owner(run_cell, server: Server, monkeypatch):
+    """The shell of IPython in a terminal runs these outside of any event loop."""
+    sys.modules["IPython"].get_ipython = object  # type: ignore[attr-defined]
+    for each in ("owner", "cells"):
+        monkeypatch.delattr(local, each, raising=False)
+    with pyredisson.Redisson.from_url(server.url) as client:
+        lock = client.get_lock("notebook")
+        lock.force_unlock()
+        lock.lock()
+        assert in_cells(run_cell, lock.is_held_by_current_thread, lock.acquire, lock.unlock) == [True, True, None]
+        lock.unlock()
+        in_cells(run_cell, lock.lock)
+        assert lock.get_hold_count() == 1
+
+        async def other() -> None:
+            with pytest.raises(LockError, match="cannot continue"):
+                lock.lock()
+
+        in_cells(run_cell, lambda: asyncio.create_task(other()))
+        lock.unlock()
 
 
 def test_a_task_that_a_cell_starts_is_an_owner_of_its_own(run_cell, server: Server):
