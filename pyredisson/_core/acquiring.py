@@ -118,6 +118,8 @@ async def make_attempts(attempt: Attempt, wait: float | None, began: float, firs
     if answer is None:
         try:
             answer = await attempt(first=first)
+            while attempt.late and wait == 0 and attempt.hold.watched and attempt.hold.whole is None:
+                answer = await attempt()  # A block that is skipped would seem to be held by another owner.
         except Failure as failure:
             # What a condition has given up is waited for in any case.
             patience = math.inf if attempt.hold.state is HoldState.GIVEN_UP else wait
@@ -395,7 +397,7 @@ class FirstRequest(NamedTuple):
 class Attempt:
     """An attempt of one owner to acquire one lock for one hold; each call makes it once."""
 
-    __slots__ = ("_exchange", "_in_doubt", "_late", "client", "hold", "kind", "ownership")
+    __slots__ = ("_exchange", "_in_doubt", "client", "hold", "kind", "late", "ownership")
 
     def __init__(
         self,
@@ -411,7 +413,7 @@ class Attempt:
         self.hold: SingleHold = hold
         self._exchange = exchange  # How to send the request, as for :func:`request_lock`.
         self._in_doubt = False  # Whether the last request that left in one of the calls has no answer.
-        self._late: tuple[float, ...] = ()  # After how many seconds grants arrived whose lease had ended.
+        self.late: tuple[float, ...] = ()  # After how many seconds grants arrived whose lease had ended.
 
     async def __call__(self, update: QueueUpdate | None = None, first: FirstRequest | None = None) -> Answer:
         """Request the lock once.
@@ -441,9 +443,9 @@ class Attempt:
                     # It arrived when its lease had ended: that is no hold, so give it back, and attempt again.
                     ownership.answered(call.request_id)
                     await settle(client, ownership, exchange=self._exchange)
-                    self._late = late_again(self._late, "lock", ownership.name, hold.lease_ms, now - sent)
+                    self.late = late_again(self.late, "lock", ownership.name, hold.lease_ms, now - sent)
                     return AT_ONCE
-            self._late = ()
+            self.late = ()
             return end_attempt(client, call, outcome, sent)
         except Unanswered as failure:
             if failure.earlier and self._in_doubt:  # What is in doubt was sent by this very acquire.

@@ -109,7 +109,7 @@ class RunOnceKind(NonReentrantKind):
     Attributes:
         at_most_ms: Its lease; ``None``: the watchdog renews it.
         at_least_ms: For how long it stays from its beginning.
-        began: When the run was known to have begun. Its lease does not tell if it was extended.
+        began: When the run was known to have begun, infinite before. Its lease does not tell if it was extended.
     """
 
     __slots__ = ("at_least_ms", "at_most_ms", "began")
@@ -130,7 +130,8 @@ class RunOnceKind(NonReentrantKind):
         app, host, pid, _ = self.client.runtime.identity()
         runs_ms = int(1000 * max(0.0, self.client.runtime.now() - self.began))
         lease = call.lease_ms if self.at_most_ms is None else self.at_most_ms
-        args = lease, self.at_least_ms, f"{app or ''}:{host}:{pid}", runs_ms
+        least_ms = self.at_least_ms if self.began < math.inf else 0  # An acquire that is undone was no run.
+        args = lease, least_ms, f"{app or ''}:{host}:{pid}", runs_ms
         return self.request("run_once_release", call.ownership, args, epoch=epoch, repeat=repeat)
 
 

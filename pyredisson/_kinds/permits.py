@@ -69,7 +69,7 @@ class PermitAttempt:
         hold: That of a block, if it has a lease: permits that arrive when it has ended are of no use.
     """
 
-    __slots__ = ("_call", "_core", "_heard_on", "_hold", "_late", "_wait", "client", "label")
+    __slots__ = ("_call", "_core", "_heard_on", "_hold", "_wait", "client", "label", "late")
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class PermitAttempt:
         self.label: str = f"{core.kind}:{each}"
         self._wait = wait
         self._hold = hold
-        self._late: tuple[float, ...] = ()
+        self.late: tuple[float, ...] = ()
 
     def __call__(self, update: QueueUpdate | None = None) -> Awaitable[Answer]:
         if update is None:
@@ -113,9 +113,9 @@ class PermitAttempt:
         hold, took = self._hold, client.runtime.now() - call.begun
         if hold is not None and took >= hold.certain:
             await call.discard()
-            self._late = late_again(self._late, "the permits of", core.names.name, hold.lease_ms, took)
+            self.late = late_again(self.late, "the permits of", core.names.name, hold.lease_ms, took)
             return AT_ONCE
-        self._late = ()
+        self.late = ()
         assert type(answer) is Granted
         if answer.next_in_ms is not None:
             client.subscriptions.hint(self._heard_on, self.label, answer.next_in_ms / 1000)
@@ -334,6 +334,8 @@ class PermitsCore(NumberedCore, ABC):
                 else:
                     attempt = PermitAttempt(self, call, each, wait, hold)
                     answer = await (attempt() if first is None else attempt.judge(first))
+                    while attempt.late and wait == 0:
+                        answer = await attempt()
             except Failure as failure:
                 if not await waits_through(client, failure, wait, began):
                     raise
