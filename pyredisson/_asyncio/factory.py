@@ -319,7 +319,7 @@ class Factory(NotPortable, shown="Redisson"):
         how = pauses(backoff, tries, None)
         return TokenLock(self, make_core(self._core, kinds.TokenLockCore, name, *how, owner=owner), owner)
 
-    def get_leader_election(self, name: str) -> LeaderElection:
+    def get_leader_election(self, name: str, **unknown: NoReturn) -> LeaderElection:
         """Return a handle on the election with this name. Raises as :meth:`get_lock`.
 
         Example::
@@ -327,6 +327,8 @@ class Factory(NotPortable, shown="Redisson"):
             async with client.get_leader_election("scheduler").term() as term:
                 print(term.token)
         """
+        if unknown:
+            refuse(self.get_leader_election, unknown)
         from pyredisson._asyncio.election import LeaderElection  # Few programs need it.
 
         return LeaderElection(self, make_core(self._core, kinds.ElectionCore, name))
@@ -408,6 +410,7 @@ class Factory(NotPortable, shown="Redisson"):
         lease_time: Seconds | None = None,
         kind: Guarding = "lock",
         when_busy: WhenBusy = "wait",
+        **unknown: NoReturn,
     ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R | Skipped]]]:
         """Return a decorator that runs each call of a function under a lock named after the call's arguments.
 
@@ -431,13 +434,17 @@ class Factory(NotPortable, shown="Redisson"):
             LockTimeoutError: On calling: the lock was not acquired in time; the function was not called.
             LockLostError: On calling: the lock was lost while the function ran.
         """
+        if unknown:
+            refuse(self.synchronized, unknown)
         self._core.check_open()
         from pyredisson._shared.synchronized import guard_of  # Few programs need it.
 
         guard = guard_of(self, self._skipped, key, wait_time, lease_time, kind, when_busy)
         return guard.task
 
-    def run_once(self, name: str, *, at_most: Seconds | None = 600, at_least: Seconds = AT_LEAST) -> RunOnce:
+    def run_once(
+        self, name: str, *, at_most: Seconds | None = 600, at_least: Seconds = AT_LEAST, **unknown: NoReturn
+    ) -> RunOnce:
         """Return a block, or a decorator, for what runs on one process at a time; other processes skip it at once.
 
         As the block of ``async with`` it has a lease, or ``None`` if another owner runs it, or has begun it within
@@ -461,6 +468,8 @@ class Factory(NotPortable, shown="Redisson"):
             TypeError, ValueError: The name or a time is not valid, or ``at_least`` is more than ``at_most``.
             ClientClosedError: The client was closed.
         """
+        if unknown:
+            refuse(self.run_once, unknown)
         self._core.check_open()
         from pyredisson._asyncio.run_once import RunOnce  # Few programs need it.
 

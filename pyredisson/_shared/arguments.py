@@ -26,7 +26,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 #: What a time to wait, and a lease, are called here and elsewhere.
 WAITS = ("wait_time", "timeout", "blocking_timeout", "wait", "max_wait")
-LEASES = ("lease_time", "lease", "ttl", "expire", "ex", "px")
+LEASES = ("lease_time", "lease", "ttl", "expire", "ex", "px", "at_most")
 
 
 #: What other libraries call what is asked of an object of ours: by its class, what was tried and what to write instead.
@@ -133,6 +133,9 @@ def _instead(kind: type, method: str, wrong: str, accepted: Collection[str]) -> 
         in_config = any(field.name == wrong for field in fields(Config))
         return f"use config=Config({wrong}=...)" if in_config else "use Redisson.from_url(url)"
     names = next((names for names in (WAITS, LEASES) if wrong in names), ())
+    if method == "get_leader_election" and names:
+        lead = "a term is renewed; its lease is Config(lock_watchdog_timeout=...)"
+        return "use term(wait_time=...)" if names is WAITS else lead
     if method.startswith("get_"):
         return _instead_for_handle(wrong, accepted, next(iter(names), ""))
     meant = next((name for name in names if name in accepted), None)

@@ -4,6 +4,8 @@ Methods that talk to the server are coroutines: to port a program, write ``impor
 and add ``await`` and ``async with``.
 """
 
+from typing import TYPE_CHECKING
+
 from pyredisson import __version__
 from pyredisson._asyncio.client import Redisson
 from pyredisson._asyncio.election import Campaign, LeaderElection, Observation, Term
@@ -87,3 +89,11 @@ __all__ = [
     "__version__",
     "current_thread_id",
 ]
+
+if not TYPE_CHECKING:
+    del TYPE_CHECKING
+
+    def __getattr__(name):
+        ours = name.removeprefix("Async")
+        hint = f": use {__name__}.{ours}" if ours != name and ours in __all__ else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")

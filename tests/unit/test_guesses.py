@@ -47,6 +47,14 @@ def client(request: pytest.FixtureRequest) -> Any:
         ("get_lock", "thread_local", r"owner=client\.new_owner\(\)"),
         ("get_lock", "auto_renewal", "without a lease_time is renewed"),
         ("get_lock", "colour", "it takes name and owner"),
+        ("get_leader_election", "timeout", r"use term\(wait_time=\.\.\.\)"),
+        ("get_leader_election", "ttl", r"lock_watchdog_timeout="),
+        ("get_leader_election", "colour", "it takes name"),
+        ("run_once", "timeout", "it takes name and at_most and at_least"),
+        ("run_once", "lease_time", "use at_most"),
+        ("run_once", "ttl", "use at_most"),
+        ("synchronized", "timeout", "use wait_time"),
+        ("synchronized", "ttl", "use lease_time"),
     ],
 )
 def test_a_keyword_of_a_handle(client, method, wrong, instead):
@@ -188,11 +196,12 @@ def test_a_name_of_another_library(name, instead):
         getattr(pyredisson, name)
 
 
-def test_a_class_of_the_other_form():
+@pytest.mark.parametrize("form", [pyredisson, pyredisson.asyncio], ids=["threads", "asyncio"])
+def test_a_class_of_the_other_form(form):
     with pytest.raises(AttributeError, match=r"use pyredisson\.asyncio\.Redisson$"):
-        _ = pyredisson.AsyncRedisson
+        _ = form.AsyncRedisson
     with pytest.raises(AttributeError, match=r"no attribute 'AsyncNothing'$"):
-        _ = pyredisson.AsyncNothing
+        _ = form.AsyncNothing
 
 
 def test_a_list_of_locks_is_to_be_unpacked(client):
