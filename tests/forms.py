@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from pyredisson._core.runtime import run
+from pyredisson.asyncio import Campaign
 
 
 async def ended(result: Any) -> Any:
     """Return the result of a call of either form: that of threads is there at once, that of asyncio is awaited."""
-    return await result if inspect.isawaitable(result) else result
+    return await result if inspect.isawaitable(result) and not isinstance(result, Campaign) else result
 
 
 def made_at_once(call: Callable[[], Any]) -> Any:

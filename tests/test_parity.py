@@ -44,9 +44,11 @@ ASYNCIO_ONLY_METHODS = {"is_held_by_current_task": "is_held_by_current_thread", 
 AWAITED_PROPERTIES = {"n_waiting", "broken"}
 
 DUNDERS = {"__enter__": "__aenter__", "__exit__": "__aexit__"}
+ASYNCIO_ONLY_DUNDERS = {"Campaign": {"__await__"}}
 
 #: What only the docstring of an asyncio class says.
 ASYNCIO_ONLY_TEXT = {
+    "Campaign": "``campaign`` waits until it has ended, as :meth:`join` does. ",
     "Term": "The callback is cancelled when it has to return, wherever it waits. ",
     "Redisson": "It serves one event loop at a time. If that loop was closed, the client starts afresh on the next "
     "one, and its earlier holds are lost; use from a second live loop raises ``RuntimeError``. ",
@@ -168,6 +170,7 @@ def differences(name: str, ours: type, theirs: type) -> list[str]:
             found.append(f"{name}.{each}: the docstrings differ")
 
     expected_dunders = {DUNDERS.get(each, each) for each in written_methods(ours)}
+    expected_dunders |= ASYNCIO_ONLY_DUNDERS.get(name, set())
     if expected_dunders != written_methods(theirs):
         found.append(f"{name}: {sorted(expected_dunders ^ written_methods(theirs))}")
     for plain_name, awaited in DUNDERS.items():

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 from pyredisson._asyncio.hold import Hold
+from pyredisson._core.deadline import wait_seconds
 from pyredisson._core.failures import is_contained
-from pyredisson._shared.arguments import NotPortable
+from pyredisson._shared.arguments import NotPortable, no_event_loop
 from pyredisson._shared.client import Handle
 from pyredisson._shared.election import AnyCampaign, AnyCandidacy, AnyTerm, check_callback, observe
 
@@ -144,7 +146,7 @@ class Term(AnyTerm):
         self._work: asyncio.Future[Any] | None = None
         super().__init__(lease, self._ends.set)
 
-    async def wait(self, seconds: float | None = None) -> bool:
+    async def wait(self, seconds: Seconds | None = None) -> bool:
         """Sleep until the callback has to return, for at most ``seconds``, and return whether it has to.
 
         It has to when leadership was lost, and when the campaign is to stop or to resign.
@@ -155,8 +157,9 @@ class Term(AnyTerm):
                 while not await term.wait(1.0):
                     print("leading")
         """
+        left = wait_seconds(seconds, "seconds")
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._ends.wait(), seconds)
+            await asyncio.wait_for(self._ends.wait(), left)
         return self._ends.is_set()
 
     def _end(self) -> None:
@@ -169,8 +172,12 @@ class Term(AnyTerm):
 _running: set[asyncio.Task[None]] = set()
 
 
-def _start(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-    task = asyncio.get_running_loop().create_task(work, name=name)
+def _start(work: Callable[[], Coroutine[Any, Any, None]], name: str) -> asyncio.Task[None]:
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        raise no_event_loop() from None
+    task = loop.create_task(work(), name=name)
     _running.add(task)
     task.add_done_callback(_running.discard)
     return task
@@ -250,6 +257,8 @@ class _Candidacy(AnyCandidacy):
 class Campaign(AnyCampaign):
     """Stands for election until it is stopped. Made by :meth:`LeaderElection.start`.
 
+    ``await campaign`` waits until it has ended, as :meth:`join` does.
+
     Example::
 
         async with election.start(lead) as campaign:
@@ -257,7 +266,7 @@ class Campaign(AnyCampaign):
     """
 
     def __init__(self, candidacy: _Candidacy) -> None:
-        self._task = _start(candidacy.stand(), f"election {candidacy.name}")
+        self._task = _start(candidacy.stand, f"election {candidacy.name}")
         self._candidacy = candidacy
 
     def _has_ended(self) -> bool:
@@ -279,7 +288,7 @@ class Campaign(AnyCampaign):
         """
         self._candidacy.resign()
 
-    async def stop(self, timeout: float | None = None) -> bool:
+    async def stop(self, timeout: Seconds | None = None) -> bool:
         """Stand no longer, ask the callback to return, and wait until it has, for at most ``timeout`` seconds.
 
         Example::
@@ -290,11 +299,12 @@ class Campaign(AnyCampaign):
         Returns:
             Whether it has returned, so that this campaign leads no longer.
         """
+        left = wait_seconds(timeout, "timeout")
         self._candidacy.ended = True
         self._task.cancel()
-        return await self.join(timeout)
+        return await self.join(left)
 
-    async def join(self, timeout: float | None = None) -> bool:
+    async def join(self, timeout: Seconds | None = None) -> bool:
         """Wait until the campaign has ended, for at most ``timeout`` seconds: it was stopped, or its client was closed.
 
         Example::
@@ -305,8 +315,11 @@ class Campaign(AnyCampaign):
         Returns:
             Whether it has ended.
         """
-        await asyncio.wait([self._task], timeout=timeout)
+        await asyncio.wait([self._task], timeout=wait_seconds(timeout, "timeout"))
         return self._task.done()
+
+    def __await__(self) -> Generator[Any, None, bool]:
+        return self.join().__await__()
 
 
 @final
@@ -320,7 +333,7 @@ class Observation(NotPortable):
     """
 
     def __init__(self, election: LeaderElection, callback: Callable[[Holder | None], object]) -> None:
-        self._task = _start(observe(election, callback, _pause, _ends), f"observer {election.name}")
+        self._task = _start(partial(observe, election, callback, _pause, _ends), f"observer {election.name}")
 
     async def stop(self) -> None:
         """Do not call the callback any more.

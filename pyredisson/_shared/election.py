@@ -202,11 +202,14 @@ def _call_observer(name: str, callback: Callable[[Any], object], leader: object)
 
 
 def check_callback(callback: object, *, awaited: bool = False) -> None:
-    """Raise ``TypeError`` unless it is a callback; only one that is ``awaited`` may be a coroutine function."""
+    """Raise ``TypeError`` unless it is a callback: one that is ``awaited`` returns what can be, others do not."""
     if not callable(callback):
         raise TypeError(f"callback must be a function, not {type(callback).__name__}")
     if not awaited and inspect.iscoroutinefunction(callback):
         raise TypeError(f"callback must not be a coroutine function, as {callback!r} is: no one would await it")
+    function = inspect.unwrap(callback)
+    if awaited and inspect.isroutine(function) and not inspect.iscoroutinefunction(function):
+        raise TypeError(f"callback must be a coroutine function, which {callback!r} is not: write `async def`")
 
 
 def report_callback(name: str, error: BaseException) -> None:

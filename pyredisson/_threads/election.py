@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, final
 
-from pyredisson._core.deadline import Deadline
+from pyredisson._core.deadline import Deadline, wait_seconds
 from pyredisson._core.failures import is_contained
 from pyredisson._core.runtime import run
 from pyredisson._shared.arguments import NotPortable
@@ -144,7 +144,7 @@ class Term(AnyTerm):
         self._ends = Flag()
         super().__init__(lease, self._ends.set)
 
-    def wait(self, seconds: float | None = None) -> bool:
+    def wait(self, seconds: Seconds | None = None) -> bool:
         """Sleep until the callback has to return, for at most ``seconds``, and return whether it has to.
 
         It has to when leadership was lost, and when the campaign is to stop or to resign.
@@ -155,7 +155,7 @@ class Term(AnyTerm):
                 while not term.wait(1.0):
                     print("leading")
         """
-        over = Deadline.after(seconds, time.monotonic())
+        over = Deadline.after(wait_seconds(seconds, "seconds"), time.monotonic())
         while not self._ends.wait(min(self.remaining(), over.left(time.monotonic()))):
             if self.remaining() <= 0.0:  # No one notifies it of a loss after its client was closed.
                 return True
@@ -228,7 +228,11 @@ class Campaign(AnyCampaign):
         name = f"election {candidacy.name}"
         self._thread = threading.Thread(target=lambda: run(candidacy.stand()), name=name, daemon=True)
         self._candidacy = candidacy
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # Ctrl-C, just now: it may have begun, and no one has the campaign.
+            candidacy.end()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -246,7 +250,7 @@ class Campaign(AnyCampaign):
         """
         self._candidacy.resign()
 
-    def stop(self, timeout: float | None = None) -> bool:
+    def stop(self, timeout: Seconds | None = None) -> bool:
         """Stand no longer, ask the callback to return, and wait until it has, for at most ``timeout`` seconds.
 
         Example::
@@ -257,10 +261,11 @@ class Campaign(AnyCampaign):
         Returns:
             Whether it has returned, so that this campaign leads no longer.
         """
+        left = wait_seconds(timeout, "timeout")
         self._candidacy.end()
-        return self.join(timeout) if self._thread is not threading.current_thread() else self._has_ended()
+        return self.join(left) if self._thread is not threading.current_thread() else self._has_ended()
 
-    def join(self, timeout: float | None = None) -> bool:
+    def join(self, timeout: Seconds | None = None) -> bool:
         """Wait until the campaign has ended, for at most ``timeout`` seconds: it was stopped, or its client was closed.
 
         Example::
@@ -271,7 +276,7 @@ class Campaign(AnyCampaign):
         Returns:
             Whether it has ended.
         """
-        over = Deadline.after(timeout, time.monotonic())
+        over = Deadline.after(wait_seconds(timeout, "timeout"), time.monotonic())
         while not self._has_ended() and not over.passed(now := time.monotonic()):
             self._thread.join(min(JOIN_EVERY, over.left(now)))
         return self._has_ended()
@@ -301,7 +306,11 @@ class Observation(NotPortable):
         def work() -> None:
             run(observe(election, callback, stopped_within, _ends))
 
-        threading.Thread(target=work, name=f"observer {election.name}", daemon=True).start()
+        try:
+            threading.Thread(target=work, name=f"observer {election.name}", daemon=True).start()
+        except BaseException:  # As that of a campaign.
+            stopped.set()
+            raise
 
     def stop(self) -> None:
         """Do not call the callback any more.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import threading
 import time
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,9 +16,10 @@ import pytest
 import pyredisson
 from pyredisson import ClientClosedError, LockError, LockLostError, LockTimeoutError
 from pyredisson._kinds.election import ElectionCore
+from pyredisson._shared import election as shared
 from tests.forms import ended
 from tests.worlds.base import Actor, Remote, World
-from tests.worlds.environments import each_runtime, sync_and_async, threads_only
+from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async, threads_only
 
 
 def test_one_leads_and_the_next_one_has_a_greater_token(world, alice, bob):
@@ -313,6 +316,67 @@ def test_a_callback_that_could_never_run_is_refused(world):
     for call in (election.start, election.observe) if isinstance(client, pyredisson.Redisson) else (election.observe,):
         with pytest.raises(TypeError, match="must not be a coroutine function"):
             call(of_the_other_form)
+
+
+@asyncio_only
+def test_a_plain_function_cannot_lead_and_nothing_begins_outside_an_event_loop(world, client, alice):
+    def lead(term):
+        raise AssertionError
+
+    election = client.real.get_leader_election("orders")
+    for call in (election.start, election.run):
+        with pytest.raises(TypeError, match=r"must be a coroutine function, which .* is not: write `async def`"):
+            alice.do(call, lead)
+    for call in (lambda: election.start(leads(world, [])), lambda: election.observe(lead)):
+        with pytest.raises(RuntimeError, match="needs a running event loop"):
+            call()
+
+
+@sync_and_async
+def test_the_times_of_campaigns_and_terms_are_checked(world, client, alice):
+    led, wrong = [], [("x", TypeError), (True, TypeError), (-1, ValueError), (math.nan, ValueError)]
+    campaign = alice.do(client.real.get_leader_election("orders").start, leads(world, led))
+    world.until(lambda: led)
+    for time_, error in wrong:
+        for call, name in ((campaign.join, "timeout"), (campaign.stop, "timeout"), (led[0].wait, "seconds")):
+            with pytest.raises(error, match=f"^{name} must "):
+                alice.do(call, time_)
+    for call in (campaign.join, led[0].wait):
+        assert alice.do(call, timedelta(milliseconds=1)) is False
+    assert alice.do(campaign.stop, timedelta(seconds=30)) is True
+
+
+@threads_only
+@pytest.mark.parametrize("word", ["start", "observe"])
+def test_an_interrupted_start_leaves_no_thread(world, client, monkeypatch, word):
+    start = threading.Thread.start
+
+    def interrupted(thread):
+        start(thread)
+        if thread.name.endswith(" orders"):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    monkeypatch.setattr(shared, "LOOK_EVERY", 0.1)
+    with pytest.raises(KeyboardInterrupt):
+        getattr(client.real.get_leader_election("orders"), word)(lambda _: None)
+    world.until(lambda: not any(each.name.endswith(" orders") for each in threading.enumerate()))
+    assert "orders" not in world.redis.everything()
+
+
+@asyncio_only
+def test_a_campaign_is_awaited(world, client, alice):
+    led = []
+    campaign = alice.do(client.real.get_leader_election("orders").start, leads(world, led))
+
+    async def wait():
+        return await campaign
+
+    world.until(lambda: led)
+    waiting = alice.start(wait)
+    assert not waiting.done()
+    client.close()
+    assert waiting.result() is True
 
 
 @each_runtime
