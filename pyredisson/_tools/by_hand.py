@@ -28,7 +28,7 @@ from pyredisson._tools.common import (
     say,
 )
 from pyredisson._tools.options import Duration, complete_names, json_option, server_options
-from pyredisson._tools.tables import inspecting, print_json, quoted, unlock_command
+from pyredisson._tools.tables import MAY_BE_DATA, inspecting, print_json, quoted, unlock_command
 from pyredisson.inspection import DOUBTFUL, Inspector, LockView, Unlocked, Who, describe, is_meant
 from pyredisson.inspection.model import numbered_kinds, stored_kinds
 
@@ -48,8 +48,8 @@ LEAST_HOLDER = 4  # characters of an id: with fewer, too many others begin alike
 @click.option(
     "--force",
     is_flag=True,
-    help="Delete also a string that may be no lock but the data of a program; release the permits of a client that "
-    "may have ended.",
+    help="Delete also a string, or a hash that never expires, which may be no lock but the data of a program; release "
+    "the permits of a client that may have ended.",
 )
 @json_option
 @server_options
@@ -75,7 +75,7 @@ def unlock(name: str, *, url: str, prefix: str, as_json: bool, yes: bool, holder
        1  nothing was changed: the answer was no, NAME is a latch, or a semaphore and the holder is not known to have
           permits
        2  wrong usage
-       3  the lock is not held, or NAME is a string that may be no lock, and --force is missing
+       3  the lock is not held, or NAME may be no lock, and --force is missing
        4  another owner holds it by now
       69  the server is not available
       77  the server refuses: a missing permission, which is named, or a wrong password
@@ -116,6 +116,8 @@ def _confirmed(lock: LockView, holder: str | None) -> bool:
         click.echo(f"And by {len(lock.holders) - 10} more.")
     if DOUBTFUL in lock.notes:
         click.echo(f"It is {DOUBTFUL}. To free it deletes it.")
+    if lock.may_be_data:
+        click.echo(f"It {MAY_BE_DATA}.")
     count = len(lock.waiters) or lock.waiting_clients
     waiting = f" {count} wait for it." if count > 1 else " 1 waits for it." if count else ""
     click.echo(f"A holder that is alive goes on working until it notices (LockLostError).{waiting}")
@@ -149,6 +151,8 @@ def _report(done: Unlocked, in_json: bool) -> int:
             )
         case 0:
             click.echo(plain(f"freed {name}{_woken_text(woken, done)}"))
+        case 3 if done.before is not None and done.before.may_be_data:
+            say(f"{name} {MAY_BE_DATA}: nothing was changed; --holder or --force frees it")
         case 3 if done.outcome == "doubtful":
             say(f"{name} is {DOUBTFUL}: nothing was changed; --force deletes it")
         case 3:

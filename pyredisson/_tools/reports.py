@@ -488,7 +488,9 @@ def _description(lock: LockView, now: float) -> Iterator[tables.Line]:
         yield _labelled("note", line)
     yield _labelled("keys", "  ".join(lock.keys))
     yield _labelled("server", lock.node)
-    if lock.holders and counted is None and DOUBTFUL not in lock.notes:
+    if lock.may_be_data:
+        yield _labelled("note", f"it {tables.MAY_BE_DATA}")
+    elif lock.holders and counted is None and DOUBTFUL not in lock.notes:
         yield _labelled("free it", tables.free_command(lock))
 
 

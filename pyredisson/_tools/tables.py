@@ -157,6 +157,10 @@ def waiting_text(lock: LockView) -> str:
     return f"{len(waiters)} in {len(clients)} client" + ("s" if len(clients) > 1 else "")
 
 
+#: What to say of a hash that never expires, and whose owners are of no known client.
+MAY_BE_DATA = "never expires, as no lock does: it may be the data of a program"
+
+
 def free_command(lock: LockView, permits: int | None = None) -> str:
     """Return the command that frees a lock if the same owner still holds it, or permits of a holder that is gone.
 

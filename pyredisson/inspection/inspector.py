@@ -219,8 +219,9 @@ class Inspector:
             holder: Free it only if each owner is this one: the id of a client or its beginning, or ``<id>:<number>``;
                 of a token lock the id in :attr:`Who.owner`. Of a semaphore, also the id of a permit.
             seen: Free it only if those hold it who hold it in this view.
-            force: Delete a string, too, of which only a program that uses it knows whether it is a lock; release the
-                permits of a client of which it is not known whether it has ended.
+            force: Delete also what may be no lock: a string of which only a program that uses it knows that; without
+                ``holder`` and ``seen`` also a hash that never expires. Release the permits of a client of which it is
+                not known whether it has ended.
 
         Raises:
             ValueError: It has no owner that could be deprived of it: a latch, or a semaphore and no holder is named,
@@ -242,7 +243,8 @@ class Inspector:
         if stored is None or before is None or not before.holders:
             foreign = self.foreign(name) if before is None else None
             return Unlocked(name, "not_held", before, foreign=foreign)
-        if DOUBTFUL in before.notes and not force:
+        unnamed = holder is None and seen is None
+        if not force and (DOUBTFUL in before.notes or (unnamed and before.may_be_data)):
             return Unlocked(name, "doubtful", before)
         expected = _expected(stored, before, holder, seen)
         if expected is None:
@@ -379,7 +381,7 @@ class Unlocked:
 
     Attributes:
         name: The lock.
-        outcome: ``"freed"``, ``"not_held"``, ``"other_holder"``, or ``"doubtful"``: a string that may be no lock.
+        outcome: ``"freed"``, ``"not_held"``, ``"other_holder"``, or ``"doubtful"``: it may be no lock.
         before: The lock as it was seen immediately before; ``None`` if it was free.
         owners: Who was stored as holder, as the script saw it; of a token lock, by what its token is called.
         notified: How many clients were notified, as far as the server says.

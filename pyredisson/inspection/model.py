@@ -197,6 +197,12 @@ class LockView:
         return self.free_in
 
     @property
+    def may_be_data(self) -> bool:
+        """Whether it is a hash that may be no lock: it never expires, and no client is known that could hold it."""
+        of_owners = self.never_expires and stored_kinds()[self.kind].form == "owners"
+        return of_owners and all(each.runtime != "pyredisson" for each in self.holders)
+
+    @property
     def problems(self) -> tuple[Problem, ...]:
         """What may keep it held, or its queue, although no one uses it; the worst first."""
         dead = [each for each in self.waiters if each.dead]

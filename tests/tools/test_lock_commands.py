@@ -450,6 +450,22 @@ def test_strings_that_may_be_locks(own, run):
         assert not direct.exists("cfg:theme")
 
 
+def test_a_hash_that_never_expires_may_be_no_lock(own, run):
+    with own.client() as direct:
+        direct.hset("cart:7", f"{HOLDER}:1", 2)
+        shown = run("show", "cart:7").stdout
+        assert "it never expires, as no lock does: it may be the data of a program" in shown
+        assert "free it" not in shown
+        refused = run("unlock", "cart:7", "--yes")
+        assert refused.exit_code == 3
+        assert report(run("unlock", "cart:7", "--yes", "--json"))["outcome"] == "doubtful"
+        assert direct.hgetall("cart:7") == {f"{HOLDER}:1".encode(): b"2"}
+        assert run("unlock", "cart:7", "--yes", "--holder", HOLDER).exit_code == 0
+        direct.hset("cart:7", f"{HOLDER}:1", 2)
+        assert run("unlock", "cart:7", "--yes", "--force").exit_code == 0
+        assert not direct.exists("cart:7")
+
+
 def test_clients_that_ask_again_by_themselves_are_not_counted(holder, own, run):
     holder.get_spin_lock("spinning").lock()
     with Inspector(own.url) as inspector:
