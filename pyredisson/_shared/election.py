@@ -207,8 +207,11 @@ def check_callback(callback: object, *, awaited: bool = False) -> None:
         raise TypeError(f"callback must be a function, not {type(callback).__name__}")
     if not awaited and inspect.iscoroutinefunction(callback):
         raise TypeError(f"callback must not be a coroutine function, as {callback!r} is: no one would await it")
-    function = inspect.unwrap(callback)
-    if awaited and inspect.isroutine(function) and not inspect.iscoroutinefunction(function):
+    function: Any = inspect.unwrap(callback)
+    plain = (
+        inspect.isroutine(function) and function.__name__ != "<lambda>" and not inspect.iscoroutinefunction(function)
+    )
+    if awaited and plain:
         raise TypeError(f"callback must be a coroutine function, which {callback!r} is not: write `async def`")
 
 
