@@ -325,7 +325,9 @@ def test_a_plain_function_cannot_lead_and_nothing_begins_outside_an_event_loop(w
 
     election = client.real.get_leader_election("orders")
     led = []
-    assert alice.do(alice.do(election.start, lambda term: leads(world, led)(term)).stop, 30)
+    campaign = alice.do(election.start, lambda term: leads(world, led)(term))
+    world.until(lambda: led)
+    assert alice.do(campaign.stop, 30)
     for call in (election.start, election.run):
         with pytest.raises(TypeError, match=r"must be a coroutine function, which .* is not: write `async def`"):
             alice.do(call, lead)
