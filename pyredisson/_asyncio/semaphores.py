@@ -366,7 +366,7 @@ class PermitExpirableSemaphore(AnySemaphore):
 
             await permits.set_permits(5)
         """
-        await self._core.set_permits(n)
+        await self._core.resize(n)
 
     @overload
     async def acquire(self, lease_time: Seconds | None = None, *, permits: None = None) -> str: ...

@@ -208,12 +208,6 @@ class PermitSemaphoreCore(PermitsCore):
 
     # ---- how many there are --------------------------------------------------------------------------------------
 
-    async def set_permits(self, permits: int) -> None:
-        """Set the number of permits in all, those acquired included."""
-        value = count_of(permits, "permits")
-        await self.change("a set_permits", self.resizing(value))
-        self.note_total(value)
-
     def resizing(self, permits: int) -> ScriptCall:
         """See :meth:`PermitsCore.resizing`."""
         return self._changing("permit_set", permits, PUBLISH)

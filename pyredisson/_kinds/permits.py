@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, final
 
@@ -196,6 +197,8 @@ class PermitsCore(NumberedCore, ABC):
         if first is None:
             return
         call = self.begin(self._resizing(first) if self._resizes else self._setting(first))
+        if self._resizes:
+            await self._check_kind()
         try:
             done = await call.attempt()
         except Failure:
@@ -234,7 +237,9 @@ class PermitsCore(NumberedCore, ABC):
     async def resize(self, permits: int, progress: Progress | None = None) -> None:
         """Set the number of permits in all, those acquired included. ``progress``: see ``run_to_the_end``."""
         value = count_of(permits, "permits")
-        self._check_resized(value, await self.begin(self._resizing(value)).once(progress))
+        call = self.begin(self._resizing(value))
+        await self._check_kind()
+        self._check_resized(value, await call.once(progress))
         self.note_total(value)
 
     def note_total(self, permits: int) -> None:
@@ -264,12 +269,12 @@ class PermitsCore(NumberedCore, ABC):
         client, name, looked = self.client, self.names.name, ("kind", self.stored.label)
         if not self._reports_first(*looked):
             return
-        try:
-            exists = await client.query("EXISTS", self.key_of_other_kind)
-        except tuple(OUR_ERRORS):
-            return  # It was only to be checked.
-        if exists:
+        exists = None
+        with suppress(Failure):  # Whatever the call itself meets, it raises.
+            exists = await client.runtime.execute(("EXISTS", self.key_of_other_kind), client.config.timeout / 3)
+        if exists != 0:
             client.ledger.report_again((name, *looked))
+        if exists:
             raise LockError(
                 f"semaphore {name!r} is of the other kind, whose permits {self.other_kind}, as the key "
                 f"{self.key_of_other_kind!r} shows: use one kind of semaphore for one name, or another name",

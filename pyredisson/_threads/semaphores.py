@@ -369,7 +369,7 @@ class PermitExpirableSemaphore(AnySemaphore):
 
             permits.set_permits(5)
         """
-        run(self._core.set_permits(n))
+        run_to_the_end(self._core.resize, n)
 
     @overload
     def acquire(self, lease_time: Seconds | None = None, *, permits: None = None) -> str: ...

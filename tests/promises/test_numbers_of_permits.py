@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -278,7 +279,9 @@ def test_permits_that_expire_are_refused_as_those_that_do_not(client, alice):
     permit = expiring.acquire()
     for _ in range(2):
         plain = alice.get(client, "semaphore", "seats", permits=2)
-        for call in (plain.try_acquire, plain.available_permits, plain.hold(wait_time=0).enter):
+        resizes = alice.get(client, "semaphore", "seats", permits=4, resize=True)
+        calls = plain.try_acquire, plain.available_permits, plain.hold(wait_time=0).enter, partial(plain.resize, 4)
+        for call in (*calls, resizes.try_acquire):
             with pytest.raises(LockError, match="'seats' is of the other kind, whose permits expire, as the key"):
                 call()
     assert expiring.available_permits() == 1
@@ -290,6 +293,8 @@ def test_permits_that_do_not_expire_are_refused_as_those_that_do(world, client, 
     assert alice.get(client, "semaphore", "seats", permits=2).try_acquire()
     for each in (client, world.client()):
         expiring = alice.get(each, "permit_expirable_semaphore", "seats", permits=2)
-        with pytest.raises(LockError, match="'seats' is of the other kind, whose permits do not expire, as the key"):
-            expiring.try_acquire()
+        resizes = alice.get(each, "permit_expirable_semaphore", "seats", permits=4, resize=True)
+        for call in (expiring.try_acquire, resizes.try_acquire, partial(expiring.set_permits, 4)):
+            with pytest.raises(LockError, match="whose permits do not expire, as the key"):
+                call()
     assert alice.get(client, "semaphore", "seats", permits=2).available_permits() == 1
