@@ -345,10 +345,15 @@ def fit_permits(client: Redisson, name: str, permits: int) -> None:
     is acquired, and refused while one is: otherwise more commands could run than a running one was started with.
 
     Raises:
-        BadUsage: It has another number, and some are acquired.
+        BadUsage: It has another number, and some are acquired; or it is a semaphore of the other kind.
     """
     semaphore = client.get_permit_expirable_semaphore(name, permits=permits)
-    total = semaphore.get_permits()
+    try:
+        total = semaphore.get_permits()
+    except LockError as error:
+        if type(error) is not LockError or error.__cause__ is not None:
+            raise
+        raise BadUsage(str(error)) from None
     if total == permits:
         return
     if running := semaphore.acquired_permits():

@@ -122,11 +122,14 @@ def test_the_end_of_a_lease_is_no_loss(run, unique_name):
     )
 
 
-def test_a_name_of_something_else_is_refused_in_plain_english(run, locks, unique_name):
+def test_a_name_of_something_else_is_refused_in_plain_english(run, client, locks, unique_name):
     locks.lpush(unique_name, "x")
     locks.set(f"text-{unique_name}", "x")
     code, _, error = run(f"text-{unique_name}", "true")
     assert (code, "(" in error) == (2, False)
+    assert client.get_semaphore(f"plain-{unique_name}", permits=3).try_acquire()
+    code, _, error = run(f"plain-{unique_name}", "-n", "3", "true")
+    assert (code, "is of the other kind" in error) == (2, True)
     for arguments in (["-n", "2"], ["--shared"], ["--fenced"], []):
         code, _, error = run(unique_name, *arguments, "true")
         assert code == 2
