@@ -244,10 +244,7 @@ class Look:
         self.meet()
         if self._name is not None:
             with self._noted():
-                view = self.one(self._name)
-                self._searched += 1
-                if view is not None:
-                    yield view
+                yield from self._named(self._name)
             return
         for server in self._masters:
             with suppress(rx.RedisError, OSError):
@@ -257,6 +254,16 @@ class Look:
         for server, found in self._tokens():
             yield from self._read_all(server, found)
         yield from self._known_by_others()
+
+    def _named(self, key: bytes) -> list[LockView]:
+        """Return the lock of a key, if there is one; of a semaphore with what clients report that are gone."""
+        stored = self.stored(key)
+        self._searched += 1
+        if stored is None or stored.kind.number != "permits":
+            return [] if stored is None else [self.view(stored)]
+        self._find_uses()
+        found = self._read_all(self._servers.of(stored.key), [Candidate(stored.key, stored.kind)])
+        return self._look_again(list(found))
 
     def one(self, key: bytes) -> LockView | None:
         """Return the lock of a key; ``None`` if there is none. Raises if the server does not answer."""
@@ -365,9 +372,7 @@ class Look:
             for view in self._read_all(server, [Candidate(key, kinds[key]) for key in keys]):
                 if view.held or encode_name(self._prefix + view.name) not in others:
                     views.append(view)
-        if any(view.missing for view in views):
-            views = self._look_again(views)
-        yield from views
+        yield from self._look_again(views)
 
     def _look_again(self, views: list[LockView]) -> list[LockView]:
         """Return these views, with the permits that are missing still.
@@ -375,6 +380,8 @@ class Look:
         Who reports them, and who used them of late, was read before their number. What was acquired until that was
         read is reported by now, or its record is there.
         """
+        if not any(view.missing for view in views):
+            return views
         again, known, seen = Look(self._servers, self._prefix), False, list[LockView]()
         with self._noted():
             again.meet()
