@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import logging
 import signal
 import socket
 import sys
@@ -28,7 +29,7 @@ from pyredisson._tools.common import (
     say,
 )
 from pyredisson._tools.options import Duration, complete_names, json_option, server_options
-from pyredisson._tools.tables import MAY_BE_DATA, inspecting, print_json, quoted, unlock_command
+from pyredisson._tools.tables import MAY_BE_DATA, inspecting, print_json, quoted, shell_command, unlock_command
 from pyredisson.inspection import DOUBTFUL, Inspector, LockView, Unlocked, Who, describe, is_meant
 from pyredisson.inspection.model import numbered_kinds, stored_kinds
 
@@ -88,11 +89,11 @@ def unlock(name: str, *, url: str, prefix: str, as_json: bool, yes: bool, holder
     with inspecting(url, prefix) as inspector:
         seen = None
         if not yes:
-            seen = inspector.lock(name)
+            seen = inspector.lock(name, gone=holder is not None)
             asks = seen is not None and bool(seen.holders) and (force or DOUBTFUL not in seen.notes)
             if seen is not None and stored_kinds()[seen.kind].number == "permits":
                 asks = holder is not None
-            if asks and seen is not None and not _confirmed(seen, holder):
+            if asks and seen is not None and not _confirmed(seen, holder or ""):
                 raise Stopped(ExitCode.FAILED, "nothing was changed")
         try:
             held = seen if seen is not None and seen.holders else None
@@ -102,14 +103,14 @@ def unlock(name: str, *, url: str, prefix: str, as_json: bool, yes: bool, holder
     return _report(done, as_json)
 
 
-def _confirmed(lock: LockView, holder: str | None) -> bool:
+def _confirmed(lock: LockView, holder: str) -> bool:
     now = time.time()
     name = quoted(lock.name)
     if lock.permits is not None:
         for who in lock.holders:
-            if is_meant(who, holder or ""):
+            if is_meant(who, holder):
                 click.echo(plain(f"{who.holds} of {name}: held by {describe_who(who, now)}."))
-        return click.confirm("Release its permits?", default=False)
+        return click.confirm(f"Release the permits of {plain(holder)}?", default=False)
     for who in lock.holders[:10]:
         click.echo(plain(f"{name} is held by {describe_who(who, now)}."))
     if len(lock.holders) > 10:
@@ -244,6 +245,9 @@ def hold_by_hand(*, name: str, seconds: float, reason: str, wait: float, url: st
     # By default Ctrl-C ends a command without another word. Here it must not leave a lock held that no one knows of.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     client = connect(url, Config(prefix=prefix, client_name=_user(), presence=False))
+    logger = logging.getLogger("pyredisson")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # That the client is closed while it holds the lock is meant so.
     try:
         with client:
             lock, number = client.get_lock(name), current_thread_id()
@@ -267,8 +271,10 @@ def hold_by_hand(*, name: str, seconds: float, reason: str, wait: float, url: st
         if isinstance(error, LockError) and isinstance(error.__cause__, rx.ResponseError):
             raise BadUsage(plain(str(error))) from None  # The name is that of something else.
         raise failure(error, client.url) from None
+    finally:
+        logger.setLevel(level)
     left = max(0.0, seconds - (time.monotonic() - began)) if not wait else seconds
-    free = unlock_command(quoted(name), field, yes=True)
+    free = unlock_command(quoted(name), field, prefix, "--yes")
     if as_json:
         print_json({"name": name, "owner": field, "free_in_ms": round(1000 * left), "reason": reason, "unlock": free})
     else:
@@ -352,13 +358,14 @@ def permits(
     of a semaphore whose permits do not expire is recorded, unless Redisson or an earlier version of pyredisson set
     them.
 
-    --free releases permits that never expire, and whose holder ended without releasing them (see pyredisson leaks).
-    Redis does not know who has them: that the holder is gone is for you to know.
+    --free releases permits without ids, whose holder ended without releasing them (see pyredisson leaks). Redis does
+    not know who has them: that the holder is gone is for you to know. If permits have ids, it says how to release one.
 
     \b
     Exit code:
        0  it was shown, set, or freed
-       1  nothing was changed: NAME is something else, its kind or its total is not known, or fewer permits are taken
+       1  nothing was changed: NAME is something else, its kind or its total is not known, fewer permits are taken, or
+          they have ids
        2  wrong usage
        3  there is no such semaphore
       69  the server is not available
@@ -388,53 +395,41 @@ def show_permits(
             text = f"{quoted(name)} is {foreign or 'no semaphore: it has no permits'}"
             raise Stopped(ExitCode.FAILED if foreign else NO_SEMAPHORE, text)
         if total is not None or freed is not None:
-            refusal, wanted = _why_not_free(seen, freed) if freed is not None else _kind_to_set(seen, kind)
-            if wanted is not None:
-                refusal = _change(name, wanted, total, freed, url, prefix)
-            if refusal is not None:
-                raise Stopped(ExitCode.FAILED, f"{quoted(name)}: {refusal}")
+            try:
+                if freed is not None:
+                    inspector.free_permits(name, freed)
+                else:
+                    _set_total(name, _kind_to_set(seen, kind), total or 0, url, prefix)
+            except (ValueError, RedissonError) as error:
+                raise Stopped(ExitCode.FAILED, f"{quoted(name)}: {error}") from None
             seen = inspector.lock(name)
         if seen is None or seen.permits is None:
             raise Stopped(NO_SEMAPHORE, f"{quoted(name)} has no permits: they were never set, or have expired")
         _report_permits(seen, as_json)
         left = 0 if total is None or seen.total is None else seen.total - (seen.permits or 0)
         if left > 0 and seen.taken is None:
-            say(f"those permits stay taken. If their holders are gone: pyredisson permits {quoted(name)} --free {left}")
+            command = shell_command("permits", quoted(name), prefix, f"--free {left}")
+            say(f"those permits stay taken. If their holders are gone: {command}")
     return 0
 
 
-def _kind_to_set(seen: LockView | None, kind: str | None) -> tuple[str | None, str | None]:
-    """Return why the number of permits cannot be set, or as permits of which kind."""
+def _kind_to_set(seen: LockView | None, kind: str | None) -> str:
+    """Return as permits of which kind the number is to be set. Raises ``ValueError`` if that cannot be."""
     known = None if seen is None or seen.total is None else stored_kinds()[seen.kind].label
     if kind is None and known is None:
-        return f"nothing in Redis tells its kind: say --kind {' or '.join(_kinds())}", None
+        raise ValueError(f"nothing in Redis tells its kind: say --kind {' or '.join(_kinds())}")
     if kind is not None and known not in (None, kind):
-        return f"it is of the kind {known}, not {kind}", None
-    return None, kind or known
+        raise ValueError(f"it is of the kind {known}, not {kind}")
+    return kind or known or ""
 
 
-def _why_not_free(seen: LockView | None, freed: int) -> tuple[str | None, str | None]:
-    """Return why permits cannot be released for others, or as permits of which kind."""
-    if seen is None:
-        return None, None
-    if seen.taken is not None:
-        return "its permits are released by their ids, or expire: wait until they do", None
-    if seen.total is not None and freed > (taken := seen.total - (seen.permits or 0)):
-        return f"only {taken} of its permits are taken, not {freed}", None
-    return None, stored_kinds()[seen.kind].label
-
-
-def _change(name: str, kind: str, total: int | None, freed: int | None, url: str, prefix: str) -> str | None:
-    """Set the number of permits, or release some. Returns why that is not possible, if so."""
-    try:
-        with connect(url, Config(prefix=prefix, presence=False)) as client:
-            semaphore = getattr(client, f"get_{_kinds()[kind]}")(name)
-            semaphore.resize(total) if freed is None else semaphore.release(freed)
-    except RedissonError as error:
-        return str(error)
-    except ValueError as error:
-        raise BadUsage(str(error)) from None
-    return None
+def _set_total(name: str, kind: str, total: int, url: str, prefix: str) -> None:
+    """Set the number of permits. Raises ``RedissonError`` if that is not possible."""
+    with connect(url, Config(prefix=prefix, presence=False)) as client:
+        try:
+            getattr(client, f"get_{_kinds()[kind]}")(name).resize(total)
+        except ValueError as error:
+            raise BadUsage(str(error)) from None
 
 
 def _kinds() -> dict[str, str]:

@@ -301,16 +301,16 @@ class Leak:
     advice: str
 
 
-def find_leaks(locks: Iterable[LockView]) -> list[Leak]:
+def find_leaks(locks: Iterable[LockView], prefix: str = "") -> list[Leak]:
     """Return what may have leaked, the worst first."""
-    found = [leak for lock in locks for leak in _leaks_of(lock)]
+    found = [leak for lock in locks for leak in _leaks_of(lock, prefix)]
     return sorted(found, key=lambda leak: (get_args(Problem).index(leak.problem), leak.lock))
 
 
-def _leaks_of(lock: LockView) -> Iterable[Leak]:
+def _leaks_of(lock: LockView, prefix: str) -> Iterable[Leak]:
     who, problems = tables.held_by(lock), lock.problems
     if "never_expires" in problems:
-        text, advice = f"held by {who}, and never expires", tables.free_command(lock)
+        text, advice = f"held by {who}, and never expires", tables.free_command(lock, prefix)
         if DOUBTFUL in lock.notes:
             text, advice = f"{DOUBTFUL}; it never expires", "find out which program stores it"
         yield Leak(lock.name, "never_expires", text, advice)
@@ -320,10 +320,13 @@ def _leaks_of(lock: LockView) -> Iterable[Leak]:
             who = ", ".join(each.label for each in gone[:3])
         when = "" if lock.free_in is None else f"; it expires in {duration_text(lock.free_in)}"
         why = "its client no longer reports" if gone[0].probably_gone else "no client with its id is connected"
-        yield Leak(lock.name, "holder_gone", f"held by {who}: {why}{when}", tables.free_command(lock))
+        advice = tables.free_command(lock, prefix)
+        if " --force " in advice:
+            why = "its client was closed in a block: use --force only if its process has ended"
+        yield Leak(lock.name, "holder_gone", f"held by {who}: {why}{when}", advice)
     if "permits_missing" in problems:
         text = f"{lock.missing} of {lock.total} permits are taken, and no client says that it has them"
-        yield Leak(lock.name, "permits_missing", text, tables.free_command(lock, permits=lock.missing))
+        yield Leak(lock.name, "permits_missing", text, tables.free_command(lock, prefix, lock.missing))
     if "dead_queue" in problems:
         dead = [each for each in lock.waiters if each.dead]
         text = f"{len(dead)} of {len(lock.waiters)} in the queue have not reported in time"
@@ -378,7 +381,7 @@ def leaks(pattern: str | None, *, url: str, prefix: str, as_json: bool) -> int:
         nonlocal number
         for batch in _batches(each for each in locks if each.problems or _without_holder(each)):
             in_use.extend(filter(_without_holder, batch))
-            those = find_leaks(batch)
+            those = find_leaks(batch, prefix)
             number += len(those)
             yield those
 
@@ -443,7 +446,7 @@ def show(name: str, *, url: str, prefix: str, as_json: bool) -> int:
     elif lock is None:
         tables.print_lines([_nothing(name, foreign)])
     else:
-        tables.print_lines(list(_description(lock, time.time())))
+        tables.print_lines(list(_description(lock, time.time(), prefix)))
     return 0 if lock is not None and lock.held else NOT_HELD
 
 
@@ -458,7 +461,7 @@ def _labelled(label: str, text: str, style: str = "") -> tables.Line:
     return [(f"  {label:<{WIDTH}} ", "dim"), (text, style)]
 
 
-def _description(lock: LockView, now: float) -> Iterator[tables.Line]:
+def _description(lock: LockView, now: float, prefix: str) -> Iterator[tables.Line]:
     kind = lock.kind.replace("_", " ") + (f", {lock.mode}" if lock.mode else "")
     counted = stored_kinds()[lock.kind].number
     what = "string, which may be a token lock" if DOUBTFUL in lock.notes else f"{kind}, {_state(lock)}"
@@ -491,7 +494,7 @@ def _description(lock: LockView, now: float) -> Iterator[tables.Line]:
     if lock.may_be_data:
         yield _labelled("note", f"it {tables.MAY_BE_DATA}")
     elif lock.holders and counted is None and DOUBTFUL not in lock.notes:
-        yield _labelled("free it", tables.free_command(lock))
+        yield _labelled("free it", tables.free_command(lock, prefix))
 
 
 def _state(lock: LockView) -> str:
@@ -589,7 +592,7 @@ def explain_waits(name: str | None, *, url: str, prefix: str, as_json: bool) -> 
         tables.print_lines([_nothing(name, foreign), *([] if cause is None else [[(f"  {cause}", "yellow")]])])
     else:
         listening = {each.name for each in shown if each.waiting_clients}
-        tables.print_lines(list(_explanation(lock, graph, cycles, listening, known=known)))
+        tables.print_lines(list(_explanation(lock, graph, cycles, listening, prefix, known=known)))
     if code := tables.finish(look, url, needed=NEEDED):
         return code
     if cycles:
@@ -642,13 +645,19 @@ def _concerns(cycle: tuple[Edge, ...], name: str, graph: WaitGraph) -> bool:
 
 
 def _explanation(
-    lock: LockView | None, graph: WaitGraph, cycles: list[tuple[Edge, ...]], listening: set[str], *, known: bool
+    lock: LockView | None,
+    graph: WaitGraph,
+    cycles: list[tuple[Edge, ...]],
+    listening: set[str],
+    prefix: str,
+    *,
+    known: bool,
 ) -> Iterator[tables.Line]:
     now = time.time()
     if lock is not None:
         yield from _story(lock, graph, now)
     for cycle in cycles:
-        yield from _deadlock(cycle, now, listening)
+        yield from _deadlock(cycle, now, listening, prefix)
     if not cycles:
         waits = "1 wait" if len(graph.edges) == 1 else f"{len(graph.edges):,} waits"
         if known:
@@ -682,7 +691,7 @@ def _onwards(who: Who, graph: WaitGraph, now: float, indent: int, seen: set[_Own
                 yield from _onwards(edge.holder, graph, now, indent + 2, seen)
 
 
-def _deadlock(cycle: tuple[Edge, ...], now: float, listening: set[str]) -> Iterator[tables.Line]:
+def _deadlock(cycle: tuple[Edge, ...], now: float, listening: set[str], prefix: str) -> Iterator[tables.Line]:
     whom = "an owner waits for itself" if len(cycle) == 1 else f"{len(cycle)} owners wait for each other"
     since = max((edge.since for edge in cycle if edge.since is not None), default=None)
     lasts = "" if since is None else f" for {tables.ago(since, now)}"
@@ -700,4 +709,4 @@ def _deadlock(cycle: tuple[Edge, ...], now: float, listening: set[str]) -> Itera
                 yield from tables.stack_lines(owner, 6)
                 break
     last = cycle[-1]
-    yield [("  end it: ", "dim"), (tables.unlock_command(tables.quoted(last.lock), last.holder.owner), "")]
+    yield [("  end it: ", "dim"), (tables.unlock_command(tables.quoted(last.lock), last.holder.owner, prefix), "")]

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 import click
@@ -114,13 +114,24 @@ UNKNOWN = {"connections": "who is connected", "waiters": "who waits", "owners": 
 
 def quoted(text: str) -> str:
     """Return a name as a shell reads it, with nothing in it that a terminal acts on."""
-    shown = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    return shlex.quote(text) if text.isprintable() else f"$'{plain(shown)}'"
+    return shlex.quote(text) if text.isprintable() else f"$'{''.join(map(_escaped, text))}'"
+
+
+def _escaped(character: str) -> str:
+    """Return a character as a shell reads it between ``$'`` and ``'``: one that is not shown, by its bytes."""
+    if character.isprintable():
+        return f"\\{character}" if character in "'\\" else character
+    if character.isascii():
+        return plain(character)
+    return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))
 
 
 def shell_name(lock: LockView) -> str:
     """Return a lock's name as a shell reads it, also if it is no UTF-8."""
-    return f"$'{plain(lock.name)}'" if NOT_UTF8 in lock.notes else quoted(lock.name)
+    if NOT_UTF8 not in lock.notes:
+        return quoted(lock.name)
+    name = plain(lock.name).replace("'", r"\'")
+    return f"$'{name}'"
 
 
 def ago(since: float | None, now: float) -> str:
@@ -161,28 +172,32 @@ def waiting_text(lock: LockView) -> str:
 MAY_BE_DATA = "never expires, as no lock does: it may be the data of a program"
 
 
-def free_command(lock: LockView, permits: int | None = None) -> str:
+def free_command(lock: LockView, prefix: str = "", permits: int | None = None) -> str:
     """Return the command that frees a lock if the same owner still holds it, or permits of a holder that is gone.
 
     ``permits``: how many, if no one is known to have them.
     """
+    if permits is not None:
+        return shell_command("permits", shell_name(lock), prefix, f"--free {permits}")
     if lock.permits is not None:
-        if lock.taken is not None:
-            return "wait until they expire"
-        if permits is not None:
-            return f"pyredisson permits {shell_name(lock)} --free {permits}"
-        # That removes them from what the holder reported, too: else they would be released again.
         gone = next(who for who in lock.holders if who.gone)
-        return unlock_command(shell_name(lock), gone.client_id or gone.owner)
+        force = gone.closed and lock.taken is None
+        return unlock_command(shell_name(lock), gone.client_id or gone.owner, prefix, "--force" if force else "")
     ids = {who.client_id or who.owner for who in lock.holders}
-    return unlock_command(shell_name(lock), ids.pop() if len(ids) == 1 else None)
+    return unlock_command(shell_name(lock), ids.pop() if len(ids) == 1 else None, prefix)
 
 
-def unlock_command(name: str, holder: str | None = None, *, yes: bool = False) -> str:
+def unlock_command(name: str, holder: str | None = None, prefix: str = "", option: str = "") -> str:
     """Return the command that frees a lock whose name is as a shell reads it."""
-    options = [*(["--yes"] if yes else []), *([f"--holder {holder}"] if holder is not None else [])]
-    dashes = ["--"] if name.lstrip("$'").startswith("-") else []  # Else it would be read as an option.
-    return " ".join(["pyredisson unlock", *options, *dashes, name] if dashes else ["pyredisson unlock", name, *options])
+    return shell_command("unlock", name, prefix, option, "" if holder is None else f"--holder {holder}")
+
+
+def shell_command(command: str, name: str, prefix: str, *options: str) -> str:
+    """Return a command for a lock whose name is as a shell reads it; options may be empty."""
+    words = [each for each in (*options, f"--prefix={quoted(prefix)}" if prefix else "") if each]
+    # A name with a dash would be read as an option.
+    words = [*words, "--", name] if name.lstrip("$'").startswith("-") else [name, *words]
+    return " ".join(["pyredisson", command, *words])
 
 
 def note_style(note: str) -> str:
@@ -200,8 +215,10 @@ def print_json(report: dict[str, Any]) -> None:
 
 def print_json_list(key: str, batches: Iterable[Iterable[Any]], rest: Callable[[], dict[str, Any]]) -> None:
     """Print a report as JSON, an item a line as they are found, then what is known when all were."""
+    items = chain.from_iterable(batches)
+    first = list(islice(items, 1))  # Nothing is printed if no server answers.
     click.echo(f'{{\n  "schema": 1,\n  "{key}": [', nl=False)
-    for number, item in enumerate(chain.from_iterable(batches)):
+    for number, item in enumerate(chain(first, items)):
         click.echo(f"{',' if number else ''}\n    {json.dumps(as_json(item))}", nl=False)
     end = json.dumps(as_json(rest()), indent=2).removeprefix("{")
     click.echo(f"\n  ],{end}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
@@ -17,7 +18,7 @@ import redis
 import redis.exceptions as rx
 from redis.connection import AbstractConnection
 
-from pyredisson._core.holder_lookup import PresenceEntry, StoredPresence, token_id
+from pyredisson._core.holder_lookup import StoredPresence, token_id
 from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import LockNames, SemaphoreNames, presence_key
 from pyredisson._kinds.permit_semaphore import ID_BYTES
@@ -27,10 +28,12 @@ from pyredisson._net.urls import Endpoint, is_tls
 from pyredisson.inspection.libraries import foreign_text, keys_of_lock, wake_waiters
 from pyredisson.inspection.look import Look, Progress
 from pyredisson.inspection.model import (
+    ANY_NUMBER,
     DOUBTFUL,
     ClientView,
     LockView,
     People,
+    Reported,
     Snapshot,
     Stored,
     WaitGraph,
@@ -53,7 +56,7 @@ def by_name(locks: Iterable[LockView]) -> tuple[LockView, ...]:
 
 @final
 class Inspector:
-    """Reads locks, holders and waiters from outside. Reads only, but for :meth:`unlock` and
+    """Reads locks, holders and waiters from outside. Reads only, but for :meth:`unlock`, :meth:`free_permits` and
     :meth:`announce`. Safe for threads.
 
     Args:
@@ -120,10 +123,16 @@ class Inspector:
             yield view
         look.raise_errors()
 
-    def lock(self, name: str) -> LockView | None:
-        """Return the lock of a name; ``None`` if there is none, and no one waits. Raises as :meth:`locks` does."""
-        look = self._meet()
-        view = look.one(encode_name(self.prefix + name))
+    def lock(self, name: str, *, gone: bool = False) -> LockView | None:
+        """Return the lock of a name; ``None`` if there is none, and no one waits. Raises as :meth:`locks` does.
+
+        ``gone``: also search for the holders of permits whose clients have ended.
+        """
+        look, key = self._meet(), encode_name(self.prefix + name)
+        view = look.one(key)
+        if gone and view is not None and view.permits is not None:
+            look.find_presence()
+            view = look.one(key)
         if view is None and "waiters" in look.doubts:
             raise look.doubts["waiters"]
         return view
@@ -264,12 +273,12 @@ class Inspector:
 
     def _release_permits(self, look: Look, stored: Stored, holder: str | None, force: bool) -> Unlocked:
         """Release the permits that a holder is known to have."""
-        if holder is None:
-            raise ValueError(
-                "the permits of a semaphore have no owner: release them with pyredisson permits NAME --free N"
-            )
         look.find_presence()  # Also of clients that have ended.
         view, server = look.view(stored), self.servers.of(stored.key)
+        _check_semaphore(view)
+        instead = "pyredisson permits NAME --free N" if stored.taken is None else _ids_to_release(server, stored)
+        if holder is None:
+            raise ValueError(f"the permits of a semaphore have no owner: release them with {instead}")
         reported = look.people.holds_of(decode_name(stored.key))
         meant = [each for each, who in zip(reported, view.holders, strict=True) if is_meant(who, holder)]
         publish = self.servers.publishes_by(server)
@@ -279,27 +288,55 @@ class Inspector:
             freed = release_expiring_permits(server, stored, permits, publish)
         else:
             _check_ended(look.people, [presence for presence, _ in meant], force)
-            known = sum(entry.holds for presence, entry in meant if self._forget_permits(presence.client_id, entry))
+            known = self._forget_permits(meant)
             of_others = sum(each[1].holds for each in reported if each not in meant)
             taken = known if view.total is None else max(0, view.total - (view.permits or 0) - of_others)
             freed = release_plain_permits(server, stored, min(known, taken), publish)
         if not freed:
-            instead = "its id" if stored.taken is not None else "pyredisson permits NAME --free N"
             raise ValueError(f"no permit is known to be {holder}'s: find out who has it, and release it with {instead}")
-        owners = tuple(who.owner for who in view.holders if is_meant(who, holder))
+        owners = tuple(dict.fromkeys(who.owner for who in view.holders if is_meant(who, holder)))
         return Unlocked(view.name, "freed", view, owners or (holder,), permits=freed)
 
-    def _forget_permits(self, client_id: str, entry: PresenceEntry) -> bool:
-        """Take permits out of the presence entry of a client. Returns whether they were there still."""
-        key = encode_name(presence_key(client_id, self.prefix))
-        server = self.servers.of(key)
-        stored = server.ask("GET", key)
-        said = json.loads(stored) if isinstance(stored, bytes) else {}
-        rest = [each for each in said.get("holds", ()) if (each["name"], each["id"]) != (entry.name, entry.thread_id)]
-        if len(rest) == len(said.get("holds", ())):
-            return False
-        text = json.dumps({**said, "holds": rest}, ensure_ascii=False, separators=(",", ":"))
-        return server.tell("EVAL", _FORGET_PERMITS, 1, key, stored, text.encode()) != 0  # type: ignore[no-any-return]
+    def free_permits(self, name: str, permits: int) -> None:
+        """Release permits of a plain semaphore whose holders are gone, first those that gone clients report.
+
+        Raises:
+            ValueError: Fewer permits are taken, they have ids, or it may be no semaphore.
+            redis.exceptions.RedisError: The server does not answer, or refuses.
+            OSError: The server does not answer.
+        """
+        look = self._meet()
+        look.find_presence()
+        stored = look.stored(encode_name(self.prefix + name))
+        if stored is None or (view := look.view(stored)).permits is None:
+            raise ValueError("it has no permits")
+        _check_semaphore(view)
+        server = self.servers.of(stored.key)
+        if stored.taken is not None:
+            raise ValueError(f"its permits are released by their ids: {_ids_to_release(server, stored)}")
+        if view.total is not None and permits > (taken := view.total - (view.permits or 0)):
+            raise ValueError(f"only {taken} of its permits are taken, not {permits}")
+        reported = look.people.holds_of(decode_name(stored.key))
+        self._forget_permits([each for each in reported if look.people.is_gone(each[0].client_id)], permits)
+        release_plain_permits(server, stored, permits, self.servers.publishes_by(server))
+
+    def _forget_permits(self, reported: Reported, most: int = sys.maxsize) -> int:
+        """Take permits out of what clients report, so that they are released once only. Returns how many."""
+        forgotten = 0
+        for client_id, thread_id, name in dict.fromkeys((who.client_id, it.thread_id, it.name) for who, it in reported):
+            key, rest, found = encode_name(presence_key(client_id, self.prefix)), [], forgotten
+            server = self.servers.of(key)
+            stored = server.ask("GET", key)
+            said = json.loads(stored) if isinstance(stored, bytes) else {}
+            for each in said.get("holds", ()):
+                if (each["name"], each["id"]) == (name, thread_id):
+                    some = min(each["holds"], most - found)
+                    found, each = found + some, {**each, "holds": each["holds"] - some}
+                rest += [each] if each["holds"] else []
+            text = json.dumps({**said, "holds": rest}, ensure_ascii=False, separators=(",", ":"))
+            if found > forgotten and server.tell("EVAL", _FORGET_PERMITS, 1, key, stored, text.encode()) != 0:
+                forgotten = found
+        return forgotten
 
     def _finish_token(self, stored: Stored) -> tuple[int, str]:
         """Free the other keys of a token lock, and wake its waiters. Returns how many, and what is known of them."""
@@ -369,6 +406,7 @@ _GUARD = (files("pyredisson.inspection") / "only_if_held_by.lua").read_text(enco
 _FORGET_PERMITS = (files("pyredisson.inspection") / "forget_permits.lua").read_text(encoding="utf-8")
 
 MAX_PERMITS = 10_000  # ids of one semaphore that are read
+NEVER_ENDS = "922337203685477"  # the score of a permit without a lease, or less
 
 UNLOCKED = "0"
 WRITE_UNLOCKED = "1"
@@ -448,11 +486,23 @@ def free(
     raise rx.InvalidResponse("the server's reply to EVAL is none of this script")
 
 
-def _permits(server: Server, stored: Stored) -> list[bytes]:
-    """Return the ids of the permits that are taken."""
+def _permits(server: Server, stored: Stored, least: str = "-inf", most: int = MAX_PERMITS) -> list[bytes]:
+    """Return the ids of the permits that are taken, of those that end at ``least`` or later."""
     assert isinstance(stored.names, SemaphoreNames)
-    found = server.ask("ZRANGE", encode_name(stored.names.taken), "0", str(MAX_PERMITS - 1))
+    found = server.ask("ZRANGEBYSCORE", encode_name(stored.names.taken), least, "+inf", "LIMIT", "0", str(most))
     return [each for each in found if isinstance(each, bytes) and len(each) == ID_BYTES]
+
+
+def _ids_to_release(server: Server, stored: Stored) -> str:
+    """Return what releases permits that have ids, and the ids of some that never expire."""
+    ids = ", ".join(each.hex() for each in _permits(server, stored, NEVER_ENDS, 3))
+    return f"pyredisson unlock NAME --holder ID{f' (these never expire: {ids})' if ids else ''}"
+
+
+def _check_semaphore(view: LockView) -> None:
+    """Raise ``ValueError`` if nothing says that a number is the permits of a semaphore."""
+    if ANY_NUMBER in view.notes:
+        raise ValueError(f"it is {ANY_NUMBER}. If it is a semaphore, release permits in a program that uses it")
 
 
 def _check_ended(people: People, clients: Iterable[StoredPresence], force: bool) -> None:

@@ -57,6 +57,7 @@ class Who:
         stack: Its stack, if it was recorded.
         reason: Why it holds the lock, if it was held by ``pyredisson lock``.
         ran: Whether it has run what runs once, and the name stays taken.
+        closed: Whether its client was closed in the middle of a block, which may release its permits yet.
     """
 
     client_id: str | None = None
@@ -76,6 +77,7 @@ class Who:
     stack: tuple[str, ...] = ()
     reason: str | None = None
     ran: bool = False
+    closed: bool = False
 
     @property
     def gone(self) -> bool:
@@ -181,10 +183,14 @@ class LockView:
     @property
     def held(self) -> bool:
         """Whether an owner holds it, or at least one permit."""
-        taken = self.taken
-        if taken is None and self.total is not None:
-            taken = max(0, self.total - (self.permits or 0))
-        return bool(self.holders) or bool(taken)
+        return bool(self.holders) or bool(self._taken)
+
+    @property
+    def _taken(self) -> int | None:
+        """How many permits are taken, if that is known."""
+        if self.taken is None and self.permits is not None and stored_kinds()[self.kind].form == "permits":
+            return 0  # Else they would be stored.
+        return self.taken if self.taken is not None or self.total is None else max(0, self.total - (self.permits or 0))
 
     @property
     def waiting(self) -> int:
@@ -206,10 +212,11 @@ class LockView:
     def problems(self) -> tuple[Problem, ...]:
         """What may keep it held, or its queue, although no one uses it; the worst first."""
         dead = [each for each in self.waiters if each.dead]
+        all_live = self._taken is not None and self._taken <= sum(each.holds for each in self.holders if not each.gone)
         found: dict[Problem, bool] = {
             "never_expires": self.never_expires,
             "permits_missing": bool(self.missing),
-            "holder_gone": any(each.gone and each.reason is None for each in self.holders),
+            "holder_gone": not all_live and any(each.gone and each.reason is None for each in self.holders),
             "dead_queue": bool(dead) and (len(dead) == len(self.waiters) or not self.holders),
         }
         return tuple(problem for problem, there in found.items() if there)
@@ -443,6 +450,7 @@ NEVER_EXPIRES = "never expires"
 WAITERS_UNKNOWN = "who waits is not known"
 NOT_UTF8 = "its name is not UTF-8"
 DOUBTFUL = "a string: a lock only if a program uses it as one"
+ANY_NUMBER = "a number that no client uses now: a semaphore, a latch or any counter"
 
 
 def view_of(stored: Stored, people: People, node: str, prefix: str, now: float) -> LockView:
@@ -621,7 +629,7 @@ def _doubts(stored: Stored, people: People, holders: tuple[Who, ...], key: str, 
     elif stored.recorded is not None:
         return
     elif stored.kind.form == "number" and stored.exists and not stored.subscribers and people.kind_of(key) is None:
-        yield "a number that no client uses now: a semaphore, a latch or any counter"
+        yield ANY_NUMBER
 
 
 # ---- people ----------------------------------------------------------------------------------------------------------
@@ -774,6 +782,7 @@ class People:
             watchdog=entry.watchdog,
             stack=entry.stack,
             reason=entry.reason,
+            closed=(self._presence.get(client_id) or _UNKNOWN).closed,
             **(stored or {"holds": entry.holds, "owner": f"{client_id}:{thread_id}"}),
         )
 

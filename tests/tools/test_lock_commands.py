@@ -98,6 +98,8 @@ def test_a_server_that_cannot_be_read(own, command_line, command):
         code, stdout, stderr = outcome(command_line, command, url)
         assert (code, stdout) == (77, "")
         assert " refused: " in stderr
+        if command in ("ls", "leaks"):
+            assert outcome(command_line, f"{command} --json", url)[:2] == (77, "")
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "watch x", "top", "run x true"])
@@ -237,6 +239,20 @@ def test_unlock(holder, run):
     assert run("unlock", "permits", "--yes").exit_code == 1
 
 
+def kill(client: Redisson, own: Server) -> None:
+    """Leave what a client reports, as if it had been killed."""
+    with own.client() as direct:
+        entry = direct.get(f"pyredisson_client:{client.id}")
+        client.close()
+        direct.set(f"pyredisson_client:{client.id}", entry, px=60_000)
+
+
+def leaks_of(name: str, run: Callable[..., Result]) -> list[tuple[str, str]]:
+    """The problem and the advice of each leak."""
+    leaks = report(run("leaks", name, "--json"))["leaks"]
+    return [(each["problem"], each["advice"]) for each in leaks if each["lock"] == name]
+
+
 def test_unlock_releases_the_permits_of_a_holder_that_is_known(own, run):
     """Of a plain semaphore only after its client has ended, and once."""
     client, living = (Redisson.from_url(own.url, config=SOON) for _ in range(2))
@@ -251,10 +267,7 @@ def test_unlock_releases_the_permits_of_a_holder_that_is_known(own, run):
             with pytest.raises(ValueError, match="release it with pyredisson permits NAME --free N"):
                 inspector.unlock("rooms", holder="nobody")
 
-        entry = own.client().get(f"pyredisson_client:{client.id}")
-        client.close()
-        with own.client() as direct:
-            direct.set(f"pyredisson_client:{client.id}", entry, px=60_000)  # As if it had been killed.
+        kill(client, own)
         until(lambda: run("unlock", "rooms", "--holder", client.id[:8], "--yes", "--force").exit_code == 0)
         assert "rooms: 5 permits, 4 free, 1 taken" in run("permits", "rooms").output
         assert run("unlock", "rooms", "--holder", client.id[:8], "--yes", "--force").exit_code == 1
@@ -273,22 +286,60 @@ def test_what_a_holder_that_is_gone_had_is_released_once_and_nothing_of_others(o
         living.get_semaphore("rooms").release(3)
         living.get_semaphore("rooms").acquire(2)
         until(lambda: len(report(run("show", "rooms", "--json"))["lock"]["holders"]) == 2)
-        with own.client() as direct:
-            key = f"pyredisson_client:{gone.id}"
-            entry = direct.get(key)
-            gone.close()
-            direct.set(key, entry, px=60_000)  # As if it had been killed.
-
-        def advice():
-            return [each["advice"] for each in report(run("leaks", "--json"))["leaks"] if each["lock"] == "rooms"]
-
-        until(lambda: advice() == [f"pyredisson unlock rooms --holder {gone.id}"])
-        assert run(*advice()[0].split()[1:], "--yes", "--force").exit_code == 0
+        kill(gone, own)
+        command = f"pyredisson unlock rooms --holder {gone.id}"
+        until(lambda: leaks_of("rooms", run) == [("holder_gone", command)])
+        assert run(*command.split()[1:], "--yes", "--force").exit_code == 0
         assert living.get_semaphore("rooms").available_permits() == 3
-        assert advice() == []
+        assert leaks_of("rooms", run) == []
     finally:
         gone.close()
         living.close()
+
+
+def test_permits_that_were_freed_by_number_are_not_released_again(own, run):
+    """Also if another client, which has not reported yet, has acquired them since."""
+    gone = Redisson.from_url(own.url, config=SOON)
+    with Redisson.from_url(own.url, config=Config(presence=False)) as living:
+        gone.get_semaphore("api", permits=2).acquire(2)
+        until(lambda: report(run("show", "api", "--json"))["lock"]["holders"])
+        kill(gone, own)
+        until(lambda: leaks_of("api", run))
+        assert run("permits", "api", "--free", "1").exit_code == 0
+        assert [problem for problem, _ in leaks_of("api", run)] == ["holder_gone"]
+        assert run("permits", "api", "--free", "1").exit_code == 0
+        assert living.get_semaphore("api").try_acquire(2)
+        assert leaks_of("api", run) == []
+        assert run("unlock", "api", "--holder", gone.id, "--yes", "--force").exit_code == 1
+        assert living.get_semaphore("api").available_permits() == 0
+
+
+@pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore"])
+def test_all_permits_of_a_killed_thread_are_released_by_the_advice(own, run, kind):
+    gone = Redisson.from_url(own.url, config=SOON)
+    rooms = getattr(gone, f"get_{kind}")("rooms", permits=5)
+    blocks = [rooms.hold() for _ in range(3)]
+    for block in blocks:
+        block.__enter__()
+    until(lambda: len(report(run("show", "rooms", "--json"))["lock"]["holders"]) == 3)
+    kill(gone, own)
+    advice = f"pyredisson unlock rooms --holder {gone.id}"
+    until(lambda: leaks_of("rooms", run) == [("holder_gone", advice)])
+    done = run(*advice.split()[1:], "--yes")
+    assert done.stdout.startswith("released 3 permits of rooms, which ")
+    assert leaks_of("rooms", run) == []
+
+
+def test_permits_of_a_block_of_a_closed_client_are_released_by_the_advice(own, run):
+    client = Redisson.from_url(own.url, config=SOON)
+    block = client.get_semaphore("rooms", permits=5).hold()
+    block.__enter__()
+    client.close()
+    advice = f"pyredisson unlock rooms --force --holder {client.id}"
+    until(lambda: leaks_of("rooms", run) == [("holder_gone", advice)])
+    assert "its client was closed in a block" in run("leaks", "rooms").stdout
+    assert run(*advice.split()[1:], "--yes").exit_code == 0
+    block.__exit__(None, None, None)
 
 
 def test_unlock_releases_a_permit_that_expires(holder, run):
@@ -329,6 +380,19 @@ def ask_to_unlock(holder: Redisson, own: Server, command_line: Programs) -> Iter
 def test_unlock_asks(holder, ask_to_unlock, answer, code):
     assert ask_to_unlock(answer).exit_code() == code
     assert holder.get_lock("x").is_locked() is bool(code)
+
+
+def test_unlock_names_a_killed_holder_of_permits(own, run, command_line):
+    gone = Redisson.from_url(own.url, config=SOON)
+    gone.get_semaphore("rooms", permits=5).acquire(2)
+    until(lambda: report(run("show", "rooms", "--json"))["lock"]["holders"])
+    kill(gone, own)
+    with terminal() as screen:
+        program = command_line.pyredisson("unlock", "rooms", "--holder", gone.id, url=own.url, terminal=screen.theirs)
+        screen.shows(r"2 of rooms: held by web@\S+ pid \d+ t\d+ \(not connected\)")
+        screen.shows(rf"Release the permits of {gone.id}\? \[y/N\]")
+        screen.type("n\n")
+        assert program.exit_code() == 1
 
 
 def test_unlock_frees_only_what_it_has_shown(own, ask_to_unlock):
@@ -566,7 +630,10 @@ def test_a_lock_held_by_hand(holder, own, run, command_line):
     assert started_too_soon.exit_code() == 75
     assert "by hand: INC-42" in started_too_soon.stderr
     assert "unless it is renewed" not in started_too_soon.stderr
-    assert run(*said["unlock"].split()[1:]).exit_code == 0
+    other = command_line.pyredisson("lock", "y", "--for", "1m", "--reason", "z", "--prefix", "app:", url=own.url)
+    assert (other.exit_code(), other.stderr) == (0, "")
+    for command in (said["unlock"], other.stdout.split("free it before: ")[1]):
+        assert run(*command.split()[1:]).exit_code == 0
     with own.client() as direct:
         assert direct.keys("*") == []
 

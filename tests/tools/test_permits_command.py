@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,9 @@ from click.testing import CliRunner, Result
 
 from pyredisson import Config, Redisson
 from pyredisson._tools.cli import cli
+from pyredisson.inspection import Inspector
 from tests.servers import HOST, NOBODYS_PORT, Server
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -50,8 +53,10 @@ def test_permits_of_a_holder_that_is_gone_are_freed(client, run):
     assert (refused.exit_code, refused.stderr) == (1, "seats: only 1 of its permits are taken, not 2\n")
     assert run("nothing", "--free", "1").exit_code == 3
     assert run("seats", "--free", "1", "--set", "3").exit_code == 2
-    client.get_permit_expirable_semaphore("rooms", permits=2).acquire()
-    assert "released by their ids" in run("rooms", "--free", "1").stderr
+    permit = client.get_permit_expirable_semaphore("rooms", permits=2).acquire()
+    said = run("rooms", "--free", "1").stderr
+    assert "released by their ids: pyredisson unlock NAME --holder ID" in said
+    assert f"these never expire: {permit}" in said
 
 
 @pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore"])
@@ -92,6 +97,31 @@ def test_what_redisson_has_set_is_not_guessed(own, client, run):
     result = run("seats", "--set", "5", "--kind", "permits")
     assert result.exit_code == 0, result.output
     assert client.get_permit_expirable_semaphore("seats").get_permits() == 5
+
+
+def test_numbers_that_are_no_semaphores_are_left_alone(own, client, run):
+    client.get_count_down_latch("latch").try_set_count(4)
+    client.get_permit_expirable_semaphore("seats", permits=4).available_permits()
+    with own.client() as direct:
+        direct.set("visits", 4)
+        for name in ("latch", "seats", "visits"):
+            refused = run(name, "--free", "3")
+            assert refused.exit_code == 1
+            assert "a number that no client uses now" in refused.stderr
+            assert direct.get(name) == b"4"
+    with Inspector(own.url) as inspector, pytest.raises(ValueError, match="a number that no client uses now"):
+        inspector.unlock("visits")
+    client.get_lock("orders").lock()
+    with Inspector(own.url) as inspector, pytest.raises(ValueError, match="it has no permits"):
+        inspector.free_permits("orders", 1)
+
+
+def test_permits_that_redisson_has_set_are_freed_while_a_client_waits(own, client, run):
+    with own.client() as direct, ThreadPoolExecutor() as pool:
+        direct.set("seats", 0)
+        waiter = pool.submit(client.get_semaphore("seats").try_acquire, 1, 30)
+        until(lambda: run("seats", "--free", "1").exit_code == 0)
+        assert waiter.result(30) is True
 
 
 def test_one_that_does_not_exist(client, run):

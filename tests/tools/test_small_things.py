@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from pyredisson import Config, Redisson
-from pyredisson._tools.tables import free_command, unlock_command
+from pyredisson._tools.tables import free_command, quoted, unlock_command
 from pyredisson.inspection import Inspector, LockView, Who
 from tests.proxy import Proxy
 from tests.servers import HOST
@@ -85,10 +85,17 @@ def test_printed_commands_of_names_with_dashes(own):
     view = LockView("-dash x", "lock", "node", holders=(Who(client_id="8743c9c0"),))
     assert free_command(view) == "pyredisson unlock --holder 8743c9c0 -- '-dash x'"
     assert unlock_command("x", "8743") == "pyredisson unlock x --holder 8743"
+    assert free_command(view, "my app:", 2) == "pyredisson permits --free 2 --prefix='my app:' -- '-dash x'"
     with own.client() as direct:
         direct.hset("-dash x", "8743c9c0-0795-4907-87fd-6c719a6b4586:1", 1)
     done = shell("pyredisson unlock --yes --holder 8743c9c0 -- '-dash x'", own.url)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["it's\n'q'", "back\\slash\t", "\\n\n", "\xa0a\u200b", "\udcffx", "--free", "$HOME"])
+def test_a_shell_reads_a_printed_name_as_it_is(name):
+    done = subprocess.run(["bash", "-c", f"printf %s {quoted(name)}"], capture_output=True, check=True)
+    assert done.stdout == os.fsencode(name)
 
 
 def test_run_says_why_a_lock_was_lost(own):
