@@ -246,7 +246,7 @@ def test_clients_that_wait_for_a_token_lock_are_not_known(own, run):
     assert "whether clients wait for it is not known" in freed.stdout
     with own.client() as direct:
         direct.hset("orders", "8743c9c0-0795-4907-87fd-6c719a6b4586:1", 1)
-    assert "no client is known to wait for it" in run(own.url, "unlock", "orders", "--yes").stdout
+    assert "no client is known to wait for it" in run(own.url, "unlock", "orders", "--yes", "--force").stdout
 
 
 def test_one_node_of_a_cluster_is_not_taken_for_all(fresh_cluster, run):
