@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
 from functools import partial
@@ -13,7 +14,7 @@ from pyredisson._core.deadline import wait_seconds
 from pyredisson._core.failures import is_contained
 from pyredisson._shared.arguments import NotPortable, no_event_loop
 from pyredisson._shared.client import Handle
-from pyredisson._shared.election import AnyCampaign, AnyCandidacy, AnyTerm, check_callback, observe
+from pyredisson._shared.election import AnyCampaign, AnyCandidacy, AnyTerm, NotAwaitableError, check_callback, observe
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -197,7 +198,11 @@ async def _pause(seconds: float) -> bool:
 async def _lead(callback: Callable[[Term], Awaitable[object]], term: Term) -> BaseException | None:
     """Await the callback. Returns what it raised: ``SystemExit`` would end the event loop if its task raised it."""
     try:
-        await callback(term)
+        work: object = callback(term)
+        if not inspect.isawaitable(work):
+            text = f"callback must be a coroutine function, which {callback!r} is not: write `async def`"
+            raise NotAwaitableError(text)
+        await work
     except BaseException as error:
         if _ends(error):
             raise

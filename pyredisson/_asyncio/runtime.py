@@ -170,8 +170,10 @@ class AsyncioRuntime(BaseRuntime):
         except RuntimeError:  # A hook of the program runs, which is not in the loop.
             assert self._loop is not None, "something is held"
             loop, runs = self._loop, False
-        if not (awaits or _is_of_loop(callback)) or loop.is_closed():
+        if not (awaits or _is_of_loop(callback)):
             self.callbacks.add(self._call, loop, callback, args)
+        elif loop.is_closed():
+            _log.error("pyredisson: the callback %r is not called: its event loop was closed", callback)
         elif not runs:
             loop.call_soon_threadsafe(self.call_back, callback, *args)
         elif awaits:

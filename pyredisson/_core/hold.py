@@ -144,7 +144,7 @@ def holder_alive(held: Ownership) -> bool:
     holds, alive = list(held.holds), held.who.alive()
     for hold in holds:
         if hold.block is not None:
-            if hold.block() is not None and not held.who.closed():
+            if hold.block() is not None and not (hold.watchdog and held.who.closed()):
                 return True
         elif alive and not (held.who.is_shared and hold.trace is not None and hold.trace() is None):
             return True  # Else the call chain in which it was acquired has ended, and its thread goes on with others.
@@ -443,9 +443,10 @@ class HolderCore(ABC, Generic[HeldT]):
                 await self.hand_over(held, lease, error)
             return
         try:
-            owner = self.owner()
             if lease is not None:
                 lease._check_process()
+            owner = self.owner()
+            if lease is not None:
                 former = not lease._held.owner.startswith(self.client.id)  # The client is another one since.
                 if former and lease._held.loss is not None:
                     raise lost_error(lease._held, lease._held.loss)

@@ -691,12 +691,21 @@ class Ownership(Owned):
                 hold.watchdog = hold.watched = False
                 hold.block = _no_one
 
+    def renew_no_longer(self) -> bool:
+        """Its owner was closed. Returns whether a block can be left yet, whose holder is notified when it is lost."""
+        for hold in self.holds:
+            hold.watchdog = False
+        return any(hold.block is not None and hold.block() is not None for hold in self.holds)
+
     def lose(self, reason: str, generation: int | None = None) -> Sequence[SingleHold]:
         """The hold was taken away. Returns the holds that are lost by it (none twice, nor one that is gone since).
 
         ``generation`` is the ownership's when the question was sent whose answer says so; ``None``: its owner asked.
         """
         with self.mutex:
+            self.ending = None
+            if isinstance(self.loss, InMargin):
+                self.loss = reason
             if self.loss is not None or not self.holds or generation not in (None, self.generation):
                 return ()
             if generation is not None and self.in_flight.pending is Pending.RELEASE:

@@ -23,7 +23,7 @@ from pyredisson._core.failures import (
     is_interruption,
     not_held,
 )
-from pyredisson._core.hold import HoldState, given_up, lost_error, release_later, send_release
+from pyredisson._core.hold import HoldState, InMargin, InTime, given_up, lost_error, release_later, send_release
 from pyredisson._core.holder_lookup import found_here
 from pyredisson._core.ownership import Pending, Unlock
 from pyredisson._core.requests import ForceCall, ReleaseCall, unusable
@@ -240,7 +240,7 @@ def begin_release(
     """
     if ownership.holds and client.runtime.now() >= ownership.deadline:
         expire(client, ownership)
-    lost = None
+    lost, reason = None, ownership.loss or ownership.ending
     if ownership.loss is not None or ownership.ended:
         lost = given_up(ownership.loss or ownership.why_ended())
     if ownership.kind is not kind:
@@ -253,6 +253,9 @@ def begin_release(
         raise not_owned(kind, ownership)
     if todo is Unlock.ENDED:
         raise lost_error(ownership, ownership.why_ended())
+    if isinstance(reason, InMargin) and isinstance(lost, InTime) and (ownership.holds or ownership.ended):
+        reason.request_id = request_id  # Nothing is sent, which would let others begin: the work around it goes on.
+        raise lost_error(ownership, reason)
     lease = lease or client.watchdog.lease_ms
     lost = (lost or ownership.why_ended()) if todo is Unlock.LOST else None
     return ReleaseCall(kind, ownership, request_id, lease, count, lost), epoch
@@ -315,7 +318,7 @@ def _end_failed_release(client: ClientCore, call: ReleaseCall, failure: Failure)
     """Note that a release has no answer: it stays pending. Raises ``LockLostError`` if nothing was held any more."""
     ownership = call.ownership
     if call.lost is not None:
-        raise lost_error(ownership, call.lost) from failure.cause
+        raise lost_error(ownership, str(call.lost)) from failure.cause
     ownership.keep_pending_until()
     if not isinstance(failure, Rejected):  # The server would reject it again; the next unlock() asks.
         client.watchdog.settle_later(ownership)
@@ -328,7 +331,7 @@ def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: floa
     """
     ownership, count = call.ownership, call.count
     if call.lost is not None:
-        raise lost_error(ownership, call.lost)
+        raise lost_error(ownership, str(call.lost) if reply is None else call.lost)
     if reply is None and not (repeated and count == 1 and client.runtime.now() < ownership.deadline):
         reason = client.cause_of(ownership)
         lost = ownership.lose_one(call.request_id, reason, client.runtime.now())

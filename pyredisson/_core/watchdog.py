@@ -394,7 +394,9 @@ class Watchdog:
         for ownership in dead:
             self._watched.pop(ownership, None)
             self._short.pop(ownership, None)
-            if ownership.who.is_shared and ownership.who.alive():
+            if ownership.who.closed() and ownership.renew_no_longer():
+                self.watch(ownership)
+            elif ownership.who.is_shared and ownership.who.alive():
                 # Its number is the thread's, for which the server lets other call chains in.
                 ownership.leave_to_lease()
             elif ownership.pending is None:

@@ -567,7 +567,7 @@ class Block:
             self._loss = PERMIT_GONE
             self._core.client.report_lost(ownership, (self._hold,))
         if self._loss is not None:
-            raise lost_error(ownership, self._loss)
+            raise lost_error(ownership, self._loss if existed else str(self._loss))
 
     def forget(self) -> None:
         """Note that the block was dropped without leaving it; called by the garbage collector.

@@ -30,7 +30,7 @@ from pyredisson._core.failures import (
     superseded,
     without_effect,
 )
-from pyredisson._core.hold import ENDED, CallNote, HoldState, InMargin, Owned, SingleHold, given_up, lost_error
+from pyredisson._core.hold import ENDED, CallNote, HoldState, InMargin, Owned, SingleHold, lost_error
 from pyredisson._core.ownership import OF_CALL, Ownership
 from pyredisson._core.releasing import leave_block, release_all
 from pyredisson._core.replicas import NotAcknowledged, ReplicaAcknowledgement
@@ -687,7 +687,6 @@ async def release(whole: MultiHold, progress: Progress | None, *, block: bool = 
     lost = whole.find_loss()
     if lost is None and not whole.released and whole.certain_until() <= client.runtime.now():
         lost = whole.why_ended()
-    lost = None if lost is None else given_up(lost)
     note = CallNote(client.runtime.thread())
     confirmed = True
     try:

@@ -121,8 +121,9 @@ class AnyCandidacy(ABC):
         """Note what the callback raised."""
         if self._ends_on_error:
             self.error, self.ended = error, True
-        else:
-            report_callback(self.name, error)
+            return
+        report_callback(self.name, error)
+        self.ended = self.ended or isinstance(error, NotAwaitableError)
 
     @abstractmethod
     async def _stand_once(self) -> bool:
@@ -202,17 +203,15 @@ def _call_observer(name: str, callback: Callable[[Any], object], leader: object)
 
 
 def check_callback(callback: object, *, awaited: bool = False) -> None:
-    """Raise ``TypeError`` unless it is a callback: one that is ``awaited`` returns what can be, others do not."""
+    """Raise ``TypeError`` unless it is a callback; only one that is ``awaited`` may be a coroutine function."""
     if not callable(callback):
         raise TypeError(f"callback must be a function, not {type(callback).__name__}")
     if not awaited and inspect.iscoroutinefunction(callback):
         raise TypeError(f"callback must not be a coroutine function, as {callback!r} is: no one would await it")
-    function: Any = inspect.unwrap(callback)
-    plain = (
-        inspect.isroutine(function) and function.__name__ != "<lambda>" and not inspect.iscoroutinefunction(function)
-    )
-    if awaited and plain:
-        raise TypeError(f"callback must be a coroutine function, which {callback!r} is not: write `async def`")
+
+
+class NotAwaitableError(TypeError):
+    """A callback that is to be awaited has returned what cannot be."""
 
 
 def report_callback(name: str, error: BaseException) -> None:

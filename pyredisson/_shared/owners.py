@@ -162,11 +162,14 @@ def current_thread_owner() -> ThreadOwner | CellsOwner:
         return local.owner
     except AttributeError:
         check_patched()
-        if _is_shell():
-            return _cells_owner()
         known = local.__dict__  # A signal handler may come in between, and use a lock: who is first, stays.
         pulse: _Pulse = known.setdefault("pulse", _Pulse())
-        owner: ThreadOwner = known.setdefault("owner", ThreadOwner(weakref.ref(pulse)))
+        key = "owner"
+        if _is_shell():
+            if _running_loop() is None:
+                return _cells_owner()
+            key = "callbacks"  # Those of the loop are no cells.
+        owner: ThreadOwner = known.setdefault(key, ThreadOwner(weakref.ref(pulse)))
         return owner
 
 
@@ -256,7 +259,9 @@ def _runs_cell(task: asyncio.Task[Any]) -> bool:
 def _is_shell() -> bool:
     """Whether the calling thread, in which no task runs, is that in which IPython runs cells without an ``await``."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
-    return shell is not None and threading.get_ident() == threading.main_thread().ident and shell() is not None
+    if shell is None or threading.get_ident() != threading.main_thread().ident:
+        return False
+    return type(shell()).__name__ not in ("NoneType", "InteractiveShellEmbed")  # What a program embeds is part of it.
 
 
 def _cells_owner() -> CellsOwner:

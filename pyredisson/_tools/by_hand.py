@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import json
-import logging
 import signal
 import socket
 import sys
@@ -245,9 +244,6 @@ def hold_by_hand(*, name: str, seconds: float, reason: str, wait: float, url: st
     # By default Ctrl-C ends a command without another word. Here it must not leave a lock held that no one knows of.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     client = connect(url, Config(prefix=prefix, client_name=_user(), presence=False))
-    logger = logging.getLogger("pyredisson")
-    level = logger.level
-    logger.setLevel(logging.ERROR)  # That the client is closed while it holds the lock is meant so.
     try:
         with client:
             lock, number = client.get_lock(name), current_thread_id()
@@ -263,6 +259,8 @@ def hold_by_hand(*, name: str, seconds: float, reason: str, wait: float, url: st
                 if lock.is_held_by_current_thread():
                     lock.unlock()
                 raise
+            for held in client._core.ownerships.held():
+                held.clear()  # That the client is closed while it holds the lock is meant so.
     except KeyboardInterrupt:
         raise Stopped(ExitCode.SIGNALLED + signal.SIGINT, "interrupted: the lock is not held") from None
     except ValueError as error:
@@ -271,8 +269,6 @@ def hold_by_hand(*, name: str, seconds: float, reason: str, wait: float, url: st
         if isinstance(error, LockError) and isinstance(error.__cause__, rx.ResponseError):
             raise BadUsage(plain(str(error))) from None  # The name is that of something else.
         raise failure(error, client.url) from None
-    finally:
-        logger.setLevel(level)
     left = max(0.0, seconds - (time.monotonic() - began)) if not wait else seconds
     free = unlock_command(quoted(name), field, prefix, "--yes")
     if as_json:

@@ -313,6 +313,9 @@ def _leaks_of(lock: LockView, prefix: str) -> Iterable[Leak]:
         text, advice = f"held by {who}, and never expires", tables.free_command(lock, prefix)
         if DOUBTFUL in lock.notes:
             text, advice = f"{DOUBTFUL}; it never expires", "find out which program stores it"
+        elif lock.may_be_data:
+            text = f"held by {who}, and {tables.MAY_BE_DATA}"
+            advice = f"find out which program stores it; if it is a lock: {advice}"
         yield Leak(lock.name, "never_expires", text, advice)
     elif "holder_gone" in problems:
         gone = [each for each in lock.holders if each.gone and each.reason is None]

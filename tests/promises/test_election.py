@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import math
+import re
 import threading
 import time
 from contextlib import suppress
@@ -319,18 +320,19 @@ def test_a_callback_that_could_never_run_is_refused(world):
 
 
 @asyncio_only
-def test_a_plain_function_cannot_lead_and_nothing_begins_outside_an_event_loop(world, client, alice):
+def test_a_plain_function_cannot_lead_and_nothing_begins_outside_an_event_loop(world, client, alice, caplog):
     def lead(term):
-        raise AssertionError
+        led.append(term)
 
     election = client.real.get_leader_election("orders")
-    led = []
+    led, text = [], r"must be a coroutine function, which .* is not: write `async def`"
     campaign = alice.do(election.start, lambda term: leads(world, led)(term))
     world.until(lambda: led)
     assert alice.do(campaign.stop, 30)
-    for call in (election.start, election.run):
-        with pytest.raises(TypeError, match=r"must be a coroutine function, which .* is not: write `async def`"):
-            alice.do(call, lead)
+    with pytest.raises(TypeError, match=text):
+        alice.do(election.run, lead)
+    assert alice.do(alice.do(election.start, lead).join, 30), "it has ended"
+    assert re.search(text, caplog.text)
     for call in (lambda: election.start(leads(world, [])), lambda: election.observe(lead)):
         with pytest.raises(RuntimeError, match="needs a running event loop"):
             call()

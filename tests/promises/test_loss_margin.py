@@ -77,15 +77,17 @@ def test_until_the_lease_ends_on_the_server_no_error_speaks_of_an_overlap(world,
     assert all(re.search(r"no one else can acquire it for another [01]\.\d s$", each) for each in logged), logged
 
 
-EARLY = r"No one else can acquire it for another [01]"
+EARLY = r"No one else can acquire it for another \d"
+#: Lost soon, and long before anyone else can begin.
+LONG, WIDE = 12.0, 10.5
 
 
 @each_runtime
 def test_so_does_a_fixed_lease_that_ran_out(world, alice, bob):
     """The unlock frees it, so that it says nothing of the time from then on."""
-    mine, theirs = (single(who, world.client(loss_margin=MARGIN), "lock") for who in (alice, bob))
-    mine.lock(LEASE)
-    world.pass_time(LEASE - MARGIN + 0.1)
+    mine, theirs = (single(who, world.client(loss_margin=WIDE), "lock") for who in (alice, bob))
+    mine.lock(LONG)
+    world.pass_time(LONG - WIDE)
     with pytest.raises(LockLostError, match=EARLY):
         mine.ensure_held()
     with pytest.raises(LockLostError, match=r"fixed lease\. It was given up before anyone else could acquire it$"):
@@ -94,11 +96,40 @@ def test_so_does_a_fixed_lease_that_ran_out(world, alice, bob):
 
 
 @each_runtime
+@each_kind
+def test_nothing_is_said_of_a_lease_that_was_taken_away(world, alice, bob, kind, key):
+    client = world.client(loss_margin=WIDE)
+    mine, theirs = single(alice, client, kind), single(bob, client, kind)
+    with pytest.raises(LockLostError, match="may have overlapped"), mine.hold(lease_time=LONG) as lease:
+        world.until(lambda: lease.lost)
+        if kind == PERMITS:
+            world.redis.delete(key)
+        else:
+            theirs.force_unlock()
+            with pytest.raises(LockLostError, match=r"force-unlocked by this client.*may have overlapped"):
+                lease.ensure_held()
+
+
+@each_runtime
+@pytest.mark.parametrize("kind", ["lock", "multi_lock"])
+def test_an_inner_block_lets_no_one_begin_before_the_outer_one_is_left(world, alice, bob, kind):
+    client = world.client(loss_margin=WIDE)
+    mine, theirs = handle(alice, client, kind), handle(bob, world.client(), kind)
+    with pytest.raises(LockLostError), mine.hold(lease_time=LONG) as lease:
+        with pytest.raises(LockLostError, match=EARLY), mine.hold(lease_time=LONG) as inner:
+            world.until(lambda: lease.lost and inner.lost)
+        assert not theirs.try_lock()
+        with pytest.raises(LockLostError, match=EARLY):
+            lease.ensure_held()
+    assert theirs.try_lock()
+
+
+@each_runtime
 def test_nothing_is_said_of_a_lease_that_has_been_renewed_or_released_since(world, alice, bob):
-    mine, theirs = (single(who, world.client(loss_margin=MARGIN), "lock") for who in (alice, bob))
-    mine.lock(LEASE)
-    world.pass_time(LEASE - MARGIN + 0.1)
-    mine.lock(2 * LEASE)  # Anew: the first one has ended.
+    mine, theirs = (single(who, world.client(loss_margin=WIDE), "lock") for who in (alice, bob))
+    mine.lock(LONG)
+    world.pass_time(LONG - WIDE)
+    mine.lock(60)  # Anew: the first one has ended.
     mine.unlock()
     assert theirs.try_lock()
     for call in (mine.ensure_held, mine.unlock):
@@ -140,11 +171,11 @@ def test_nothing_is_said_of_a_lease_that_a_clock_has_put_in_doubt(world, alice, 
 @each_runtime
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_a_multi_lock_says_for_how_long_no_other_owner_can_begin(world, alice, nodes):
-    config = {"loss_margin": MARGIN}
+    config = {"loss_margin": WIDE}
     clients = [world.client(**config)] * 2 if nodes == 1 else world.nodes(3, quorum_node_timeout=0.2, **config)
     names = ["a", "b"] if nodes == 1 else ["a"] * 3
     several = over(alice, [alice.lock(client, name).real for client, name in zip(clients, names, strict=True)])
-    with pytest.raises(LockLostError, match="It was given up before"), several.hold(lease_time=LEASE) as lease:
+    with pytest.raises(LockLostError), several.hold(lease_time=LONG) as lease:
         world.until(lambda: lease.lost)
         with pytest.raises(LockLostError, match=EARLY):
             lease.ensure_held()

@@ -91,6 +91,15 @@ def test_cells_without_an_await_are_of_the_same_owner(run_cell, server: Server, 
                 lock.lock()
 
         in_cells(run_cell, lambda: asyncio.create_task(other()))
+        later: list[bool] = []
+
+        def call_later() -> Any:
+            loop = asyncio.get_running_loop()
+            loop.call_soon(lambda: later.append(lock.try_lock()))
+            return asyncio.sleep(0.01)
+
+        in_cells(run_cell, call_later)
+        assert later == [False], "a callback of the loop is no cell"
         lock.unlock()
 
 

@@ -80,7 +80,9 @@ class SeenRow:
     @property
     def ownership(self) -> str | None:
         """A digest of who holds it; ``None`` if it has no holders who could lose it. A form names holders by it."""
-        if not self.lock.holders or stored_kinds()[self.lock.kind].number is not None or DOUBTFUL in self.lock.notes:
+        lock = self.lock
+        may_be_data = DOUBTFUL in lock.notes or lock.may_be_data
+        if not lock.holders or stored_kinds()[lock.kind].number is not None or may_be_data:
             return None
         owners = "\0".join(sorted(each.owner for each in self.lock.holders))
         return hashlib.sha256(owners.encode("utf-8", "surrogatepass")).hexdigest()[:20]
