@@ -85,6 +85,8 @@ class LockNotOwnedError(LockError):
 class LockLostError(LockNotOwnedError):
     """The calling thread (or task) held the lock, and lost it: the lease expired, or the lock was taken from it."""
 
+    _early = False  # Whether no one else can have acquired it by then.
+
 
 class LockTimeoutError(LockError, TimeoutError):
     """The lock was not acquired within the wait time of ``hold()``.

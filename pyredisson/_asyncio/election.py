@@ -14,7 +14,7 @@ from pyredisson._core.deadline import wait_seconds
 from pyredisson._core.failures import is_contained
 from pyredisson._shared.arguments import NotPortable, no_event_loop
 from pyredisson._shared.client import Handle
-from pyredisson._shared.election import AnyCampaign, AnyCandidacy, AnyTerm, NotAwaitableError, check_callback, observe
+from pyredisson._shared.election import AnyCampaign, AnyCandidacy, AnyTerm, check_callback, not_awaitable, observe
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -200,8 +200,7 @@ async def _lead(callback: Callable[[Term], Awaitable[object]], term: Term) -> Ba
     try:
         work: object = callback(term)
         if not inspect.isawaitable(work):
-            text = f"callback must be a coroutine function, which {callback!r} is not: write `async def`"
-            raise NotAwaitableError(text)
+            raise not_awaitable(callback)
         await work
     except BaseException as error:
         if _ends(error):

@@ -142,9 +142,11 @@ GONE = "its key no longer exists or belongs to another owner (expired, force-unl
 def holder_alive(held: Ownership) -> bool:
     """Whether there is a caller to release it: its owner in the same call chain, or the block of a ``hold()``."""
     holds, alive = list(held.holds), held.who.alive()
+    if held.who.closed() and held.renewable():
+        return False  # Its blocks can be left yet.
     for hold in holds:
         if hold.block is not None:
-            if hold.block() is not None and not (hold.watchdog and held.who.closed()):
+            if hold.block() is not None:
                 return True
         elif alive and not (held.who.is_shared and hold.trace is not None and hold.trace() is None):
             return True  # Else the call chain in which it was acquired has ended, and its thread goes on with others.
@@ -165,14 +167,16 @@ class InMargin(str):
 
     Attributes:
         held: What was lost.
+        holds: Its holds.
         request_id: The number of the last request for that, at the loss.
         until: When its lease ends on the server.
         now: The clock by which it does.
     """
 
-    __slots__ = ("held", "now", "request_id", "until")
+    __slots__ = ("held", "holds", "now", "request_id", "until")
 
     held: Ownership
+    holds: tuple[SingleHold, ...]
     now: Callable[[], float]
     request_id: int
     until: float
@@ -212,7 +216,8 @@ def why_expired(held: Ownership) -> str:
     if held.doubtful or held.pending is not None or now() >= held.deadline + margin:
         return f"{ENDED}{more}"
     ending = InMargin(f"its lease has {margin:g} s left (Config.loss_margin){more}")
-    ending.held, ending.request_id, ending.until, ending.now = held, held.request_id, held.deadline + margin, now
+    ending.held, ending.holds, ending.request_id = held, (*held.holds,), held.request_id
+    ending.until, ending.now = held.deadline + margin, now
     return ending
 
 
@@ -220,14 +225,17 @@ def lost_error(held: Owned, reason: str = GONE) -> LockLostError:
     """The error for a holder who comes to use or to release what it lost."""
     lost = f"{held.what} {held.name!r} was lost by {held.who.describe()}: {reason}"
     left = reason.left() if isinstance(reason, InMargin) else None
+    early = isinstance(reason, InTime) or (left is not None and left > 0)
     if left is not None and left > 0:
         text = f"{lost}. No one else can acquire it for another {left:.1f} s: stop what it protects before that"
-    elif isinstance(reason, InTime):
+    elif early:
         text = f"{lost}. It was given up before anyone else could acquire it"
     else:
         over = "" if left is None else f". The lease ended {-left:.1f} s ago"
         text = f"{lost}{over}. Work done since then may have overlapped with {held.overlaps}"
-    return LockLostError(text, name=held.name)
+    error = LockLostError(text, name=held.name)
+    error._early = early
+    return error
 
 
 # ---- owned -----------------------------------------------------------------------------------------------------------

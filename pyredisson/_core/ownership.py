@@ -694,7 +694,7 @@ class Ownership(Owned):
     def renew_no_longer(self) -> bool:
         """Its owner was closed. Returns whether a block can be left yet, whose holder is notified when it is lost."""
         for hold in self.holds:
-            hold.watchdog = False
+            hold.renewals_left = 0
         return any(hold.block is not None and hold.block() is not None for hold in self.holds)
 
     def lose(self, reason: str, generation: int | None = None) -> Sequence[SingleHold]:

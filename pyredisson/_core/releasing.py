@@ -253,7 +253,8 @@ def begin_release(
         raise not_owned(kind, ownership)
     if todo is Unlock.ENDED:
         raise lost_error(ownership, ownership.why_ended())
-    if isinstance(reason, InMargin) and isinstance(lost, InTime) and (ownership.holds or ownership.ended):
+    held = (*ownership.holds, *ownership.ended)
+    if isinstance(reason, InMargin) and isinstance(lost, InTime) and any(each in held for each in reason.holds):
         reason.request_id = request_id  # Nothing is sent, which would let others begin: the work around it goes on.
         raise lost_error(ownership, reason)
     lease = lease or client.watchdog.lease_ms

@@ -390,7 +390,8 @@ class Watchdog:
 
     def _forget_dead_holders(self, dead: Sequence[Ownership]) -> None:
         """Leave what no one can release to its lease. All members of a multi-lock first: its thread may go on then."""
-        hints = [gone_hint(ownership) for ownership in dead]
+        # What a closed owner has left was reported when it was closed.
+        hints = [gone_hint(own) if own.renewable() or not own.who.closed() else "" for own in dead]
         for ownership in dead:
             self._watched.pop(ownership, None)
             self._short.pop(ownership, None)
@@ -403,11 +404,11 @@ class Watchdog:
                 # Else its owner, who may live, would begin anew while a release is under way.
                 self._client.ownerships.drop(ownership)
         for ownership, hint in zip(dead, hints, strict=True):
-            if not ownership.holds or any(hold.whole is None for hold in ownership.holds):
+            if hint and (not ownership.holds or any(hold.whole is None for hold in ownership.holds)):
                 who = ownership.who.describe()
                 self._client.emit(events.HolderGone(ownership.name, ownership.owner, hint, who=who))
             for hold in list(ownership.holds):
-                if hold.whole is not None:
+                if hint and hold.whole is not None:
                     hold.whole.holder_gone(hint)
 
     async def _renew(self) -> None:

@@ -30,7 +30,7 @@ from pyredisson._core.failures import (
     superseded,
     without_effect,
 )
-from pyredisson._core.hold import ENDED, CallNote, HoldState, InMargin, Owned, SingleHold, lost_error
+from pyredisson._core.hold import ENDED, CallNote, HoldState, InMargin, Owned, SingleHold, given_up, lost_error
 from pyredisson._core.ownership import OF_CALL, Ownership
 from pyredisson._core.releasing import leave_block, release_all
 from pyredisson._core.replicas import NotAcknowledged, ReplicaAcknowledgement
@@ -308,7 +308,8 @@ class MultiHold(Owned):
     def _why(self) -> str | None:
         """Say that it was extended as often as it may be, if that is why it is lost."""
         bound = self.client.config.quorum_max_extensions
-        if bound is None or not any(part.renewals_left == 0 for _, _, _, part in self.each()):
+        extended = not self.who.closed() and any(part.renewals_left == 0 for _, _, _, part in self.each())
+        if bound is None or not extended:
             return None
         return f"it was extended {bound} times, as often as Config.quorum_max_extensions allows"
 
@@ -687,6 +688,7 @@ async def release(whole: MultiHold, progress: Progress | None, *, block: bool = 
     lost = whole.find_loss()
     if lost is None and not whole.released and whole.certain_until() <= client.runtime.now():
         lost = whole.why_ended()
+    early = None if lost is None else given_up(lost)
     note = CallNote(client.runtime.thread())
     confirmed = True
     try:
@@ -712,8 +714,9 @@ async def release(whole: MultiHold, progress: Progress | None, *, block: bool = 
         note.thread = 0
         if confirmed:
             whole.over()
-    if lost is not None:
-        raise lost_error(whole, lost)
+    if lost is not None and early is not None:
+        in_time = all(each is None or getattr(each, "_early", False) for each in outcomes.values())
+        raise lost_error(whole, early if in_time else str(lost))
     if not confirmed:
         raise _unknown(whole) if in_doubt else _not_reached(whole, outcomes)
     if client.has_listeners():

@@ -208,6 +208,14 @@ def check_callback(callback: object, *, awaited: bool = False) -> None:
         raise TypeError(f"callback must be a function, not {type(callback).__name__}")
     if not awaited and inspect.iscoroutinefunction(callback):
         raise TypeError(f"callback must not be a coroutine function, as {callback!r} is: no one would await it")
+    plain = not any(map(inspect.iscoroutinefunction, (callback, inspect.unwrap(callback))))
+    if awaited and plain and getattr(callback, "__annotations__", {}).get("return", ...) in (None, "None"):
+        raise not_awaitable(callback)
+
+
+def not_awaitable(callback: object) -> NotAwaitableError:
+    """Return the error for a callback that cannot be awaited."""
+    return NotAwaitableError(f"callback must be a coroutine function, which {callback!r} is not: write `async def`")
 
 
 class NotAwaitableError(TypeError):

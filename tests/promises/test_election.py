@@ -324,13 +324,17 @@ def test_a_plain_function_cannot_lead_and_nothing_begins_outside_an_event_loop(w
     def lead(term):
         led.append(term)
 
+    def leads_nothing(term) -> None:
+        raise AssertionError
+
     election = client.real.get_leader_election("orders")
     led, text = [], r"must be a coroutine function, which .* is not: write `async def`"
     campaign = alice.do(election.start, lambda term: leads(world, led)(term))
     world.until(lambda: led)
     assert alice.do(campaign.stop, 30)
-    with pytest.raises(TypeError, match=text):
-        alice.do(election.run, lead)
+    for call, callback in ((election.run, lead), (election.run, leads_nothing), (election.start, leads_nothing)):
+        with pytest.raises(TypeError, match=text):
+            alice.do(call, callback)
     assert alice.do(alice.do(election.start, lead).join, 30), "it has ended"
     assert re.search(text, caplog.text)
     for call in (lambda: election.start(leads(world, [])), lambda: election.observe(lead)):

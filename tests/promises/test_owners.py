@@ -219,11 +219,18 @@ def test_the_lock_of_a_closed_or_collected_owner_is_renewed_no_longer(world, end
 def test_neither_is_its_block(world, caplog):
     client = world.client(lock_watchdog_timeout=1.5)
     owner = client.real.new_owner()
-    held, lost = handle(world.actor(), client, "lock", owner=owner).hold(on_loss=lambda: lost.append(1)), []
+    mine, lost = handle(world.actor(), client, "lock", owner=owner), []
+    held, inner = mine.hold(on_loss=lambda: lost.append(1)), mine.hold(lease_time=1.4)
     held.enter()
+    lease = inner.enter()
     owner.close()
     world.until(lambda: world.redis.ttl("orders") is None)
     world.until(lambda: lost)
+    with pytest.raises(LockLostError, match="before it could be renewed"):
+        lease.ensure_held()
+    del held, inner, lease
+    gc.collect()
+    world.pass_time(1.0)
     assert caplog.text.count("owner was closed without releasing it") == 1
 
 
