@@ -309,6 +309,10 @@ class Owned(ABC):
         """Its block was left."""
         self.on_loss = tuple(each for each in self.on_loss if each != callback)
 
+    def call_nothing(self) -> None:
+        """No one can leave its blocks any more."""
+        self.on_loss = ()
+
 
 @final
 class LossCallback:

@@ -159,11 +159,14 @@ class Ownership(Owned):
         """Whether a call is at a request: its owner's, or that of another thread or task that leaves a block."""
         return self.in_flight.pending is not None and self.in_flight.state in OF_CALL
 
+    def claimed(self) -> tuple[SingleHold, ...]:
+        """The holds that are being released, or are to be."""
+        in_flight = self.in_flight
+        return (*in_flight.holds, *in_flight.due) if in_flight.pending is Pending.RELEASE else in_flight.due
+
     def unclaimed(self) -> int:
         """How many holds no one is releasing yet."""
-        in_flight = self.in_flight
-        claimed = len(in_flight.holds) if in_flight.pending is Pending.RELEASE else 0
-        return len(self.holds) - claimed - len(in_flight.due)
+        return len(self.holds) - len(self.claimed())
 
     def done_with(self) -> bool:
         """Whether nothing is open but the last release of a block: its owner has no more use for it."""
@@ -206,9 +209,7 @@ class Ownership(Owned):
 
         It is visible to the calling context.
         """
-        in_flight, chains = self.in_flight, self.chains
-        releasing = in_flight.holds if in_flight.pending is Pending.RELEASE else ()
-        claimed = (*releasing, *in_flight.due)
+        claimed, chains = self.claimed(), self.chains
         for hold in reversed(self.holds):
             if hold.whole is not None or hold in claimed:
                 continue
@@ -220,9 +221,7 @@ class Ownership(Owned):
 
     def held_here(self) -> SingleHold | None:
         """The innermost hold that no one is releasing, of a multi-lock as well, that the calling context sees."""
-        in_flight = self.in_flight
-        releasing = in_flight.holds if in_flight.pending is Pending.RELEASE else ()
-        claimed = (*releasing, *in_flight.due)
+        claimed = self.claimed()
         return next((hold for hold in reversed(self.holds) if hold not in claimed and self.sees(hold)), None)
 
     def ended_here(self) -> SingleHold | None:
@@ -686,7 +685,7 @@ class Ownership(Owned):
     def leave_to_lease(self) -> None:
         """No one can release its holds, or is to be notified; until its deadline the server has them."""
         with self.mutex:
-            self.on_loss = ()
+            self.call_nothing()
             for hold in self.holds:
                 hold.watchdog = hold.watched = False
                 hold.block = _no_one

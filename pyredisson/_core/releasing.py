@@ -494,7 +494,8 @@ def report_held(client: ClientCore) -> None:
     """Report what a client holds that is being closed: an event for each hold, and one about all of them."""
     now, found = client.runtime.now(), dict[object, tuple[str, str, float]]()
     for own in client.all_held():
-        for hold in list(own.holds) if own.loss is None else ():
+        claimed = own.claimed()  # Their callers have done with them.
+        for hold in [each for each in own.holds if each not in claimed] if own.loss is None else ():
             if hold.whole is None:
                 found[hold] = own.name, own.owner, own.remaining_of(hold, now)
             else:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyredisson import ClientClosedError, LockLostError
+from pyredisson import ClientClosedError, LockLostError, OutcomeUnknownError
 from pyredisson.events import ClosedWhileHolding, HeldAtClose, Lost, WatchdogLate
 from tests.forms import ended
 from tests.promises.kinds import warned
@@ -213,6 +213,19 @@ def test_nothing_is_said_of_a_client_that_holds_nothing(client, alice, caplog):
     caplog.clear()
     client.close()
     assert not caplog.records
+
+
+@sync_and_async
+def test_nothing_is_said_of_what_is_being_released(world, alice, proxy, caplog):
+    """The server has executed the unlock, whose reply is lost."""
+    client = world.through(proxy.port, timeout=0.2)
+    mine = alice.lock(client)
+    mine.lock()
+    proxy.blackhole("down")
+    with pytest.raises(OutcomeUnknownError):
+        mine.unlock()
+    client.close()
+    assert "while it held" not in caplog.text
 
 
 @sync_and_async
