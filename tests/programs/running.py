@@ -142,6 +142,7 @@ class Run:
         self.steps: list[Step] = []
         self.told: list[tuple[int, str, int]] = []
         self._clients: dict[int, Any] = {}
+        self._connecting = threading.Lock()  # Two actors may use a client first.
         self._numbers: dict[int, int] = {}
         self._handles: dict[tuple[str, int], Any] = {}
         self._owners: dict[int, Any] = {}
@@ -176,17 +177,18 @@ class Run:
 
     def client(self, number: int) -> Any:
         """A client, connected at first use."""
-        if number not in self._clients:
-            database, prefix = PLACES[number % len(PLACES)]
-            config = pyredisson.Config(
-                prefix=prefix,
-                lock_watchdog_timeout=TIMEOUT,
-                max_wait_without_check=TIMEOUT,  # A waiter that is not notified does not return.
-                on_lock_lost=lambda name, thread: self.told.append((number, name, thread)),
-            )
-            url = f"redis://127.0.0.1:{self.port}/{database}"
-            self._clients[number] = self.api.Redisson.from_url(url, config=config)
-        return self._clients[number]
+        with self._connecting:
+            if number not in self._clients:
+                database, prefix = PLACES[number % len(PLACES)]
+                config = pyredisson.Config(
+                    prefix=prefix,
+                    lock_watchdog_timeout=TIMEOUT,
+                    max_wait_without_check=TIMEOUT,  # A waiter that is not notified does not return.
+                    on_lock_lost=lambda name, thread: self.told.append((number, name, thread)),
+                )
+                url = f"redis://127.0.0.1:{self.port}/{database}"
+                self._clients[number] = self.api.Redisson.from_url(url, config=config)
+            return self._clients[number]
 
     def handle(self, on: str, owner: int, *, fresh: bool = False) -> Any:
         """A handle, kept from before or made anew."""
