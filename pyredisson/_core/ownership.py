@@ -209,7 +209,8 @@ class Ownership(Owned):
 
         It is visible to the calling context.
         """
-        claimed, chains = self.claimed(), self.chains
+        in_flight, chains = self.in_flight, self.chains
+        claimed = in_flight.due if in_flight.pending is None else self.claimed()
         for hold in reversed(self.holds):
             if hold.whole is not None or hold in claimed:
                 continue
