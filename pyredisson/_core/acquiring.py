@@ -22,13 +22,13 @@ from pyredisson._core.failures import (
 from pyredisson._core.hold import HoldState, holder_alive, lost_error
 from pyredisson._core.kind import LockKind
 from pyredisson._core.names import owner_field, writer_field
-from pyredisson._core.ownership import Pending
 from pyredisson._core.replicas import NotAcknowledged
 from pyredisson._core.requests import (
     AT_ONCE,
     AcquireCall,
     HoldLost,
     LockAcquired,
+    Pending,
     Refused,
     ReleaseCall,
     SelfBlocked,
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from pyredisson._core.client import ClientCore
     from pyredisson._core.hold import SingleHold
-    from pyredisson._core.ownership import Ownership, SettleBegun
-    from pyredisson._core.requests import Answer, Exchange, Outcome
+    from pyredisson._core.ownership import Ownership
+    from pyredisson._core.requests import Answer, Exchange, Outcome, SettleBegun
     from pyredisson._core.runtime import Reply
     from pyredisson._core.waiting import QueueUpdate
 

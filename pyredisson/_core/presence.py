@@ -32,7 +32,8 @@ from pyredisson._core import events
 from pyredisson._core.deadline import whole_ms
 from pyredisson._core.failures import Failure, Rejected
 from pyredisson._core.names import presence_key
-from pyredisson._core.ownership import QUEUE_FOR, Ownership
+from pyredisson._core.ownership import Ownership
+from pyredisson._core.requests import QUEUE_FOR
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore

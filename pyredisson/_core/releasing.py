@@ -25,8 +25,7 @@ from pyredisson._core.failures import (
 )
 from pyredisson._core.hold import HoldState, InMargin, InTime, given_up, lost_error, release_later, send_release
 from pyredisson._core.holder_lookup import found_here
-from pyredisson._core.ownership import Pending, Unlock
-from pyredisson._core.requests import ForceCall, ReleaseCall, unusable
+from pyredisson._core.requests import ForceCall, Pending, ReleaseCall, Unlock, unusable
 from pyredisson._core.waiting import released_as
 from pyredisson._core.watchdog import Renewal
 from pyredisson.errors import LockLostError, LockNotOwnedError

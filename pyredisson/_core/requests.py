@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, final
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, final
 
 from pyredisson._core.deadline import REPEAT
 from pyredisson._core.failures import Connecting, Failure, Rejected, Unusable, own_copy, remedy_of
-from pyredisson._core.runtime import Reply
+from pyredisson._core.hold import HoldState
 from pyredisson.errors import RedissonError
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from pyredisson._core.hold import SingleHold
     from pyredisson._core.kind import LockKind
     from pyredisson._core.ownership import Ownership
-    from pyredisson._core.runtime import Request
+    from pyredisson._core.runtime import Reply, Request
     from pyredisson._core.waiting import QueueUpdate
 
 
@@ -491,3 +493,208 @@ async def waits_through(client: ClientCore, failure: Failure, wait: float | None
             failure = error
         await runtime.sleep(next(pauses))
     return False
+
+
+# ---- pending request -------------------------------------------------------------------------------------------------
+# The request of an owner whose outcome is not known (yet), and what is due once it is. Its states, and the methods of
+# :class:`Ownership` that change them:
+#
+# ================ ======================================= ============================================================
+# state            copies of the request                   next state, and by which methods
+# ================ ======================================= ============================================================
+# SETTLED          ``pending`` is None: no request         SENT by begin_acquire, begin_release, take_over
+#                                                          BACKGROUND by take_over
+#                                                          OPEN by hand_over, stop_waiting, undo_acquire
+#                                                          DOUBTFUL by undo_acquire, redo_release
+# SENT             the first: a call awaits its reply      SENT_AGAIN by doubt
+#                                                          OPEN by answered
+#                                                          DOUBTFUL by take_turn, undo_acquire, redo_release
+#                                                          SETTLED by an end
+# SENT_AGAIN       another: a call awaits its reply        DOUBTFUL by answered, take_turn, undo_acquire, redo_release
+#                                                          SETTLED by an end
+# BACKGROUND       the first: the watchdog awaits its      SENT_AGAIN by begin_acquire, take_over
+#                  reply                                   BACKGROUND_AGAIN by doubt, take_over
+#                                                          OPEN by answered, begin_force
+#                                                          DOUBTFUL by undo_acquire, redo_release
+#                                                          SETTLED by an end
+# BACKGROUND_AGAIN another: the watchdog awaits its reply  SENT_AGAIN by begin_acquire, take_over
+#                                                          DOUBTFUL by answered, begin_force, undo_acquire, redo_release
+#                                                          SETTLED by an end
+# OPEN             none can have run                       SENT by begin_acquire, begin_release, take_over
+#                                                          SENT_AGAIN by take_over (of an acquire)
+#                                                          BACKGROUND by take_over
+#                                                          BACKGROUND_AGAIN by take_over (of an acquire)
+#                                                          DOUBTFUL by doubt, undo_acquire, redo_release
+#                                                          SETTLED by an end, begin_release (after a loss)
+# DOUBTFUL         one may have run; none is under way     SENT by begin_release
+#                                                          SENT_AGAIN by begin_acquire, take_over
+#                                                          BACKGROUND_AGAIN by take_over
+#                                                          SETTLED by an end, begin_release (after a loss)
+# ================ ======================================= ============================================================
+#
+# An end is granted, refused, released, lose_one, given_back, abandon, expire, clear or redo_release.
+#
+# ``of_block`` is no state, since it says whether a caller will ask for the outcome. ``without_end`` and
+# ``released_behind`` are none, since they say how an earlier request has ended, and stay while another one is pending.
+
+
+#: For how long, in seconds, a place in a queue is worth giving up while the server is away.
+QUEUE_FOR = 900.0
+
+#: For how long, in seconds, after its lease an acquire without an answer is settled: a server that stood still may read
+#: it only then, and block the lock without an owner. As long as the server keeps the epoch that refuses such a copy.
+LATE_FOR = 60.0
+
+
+class Pending(Enum):
+    """The request of an ownership whose outcome is not known (yet)."""
+
+    ACQUIRE = "acquire"
+    WAIT = "wait"  # Nothing is in flight; but it stands in a queue that its owner has left.
+    RELEASE = "release"
+
+
+class RequestState(Enum):
+    """How far the pending request of an ownership is."""
+
+    SENT = "sent"
+    SENT_AGAIN = "sent again"
+    BACKGROUND = "background"
+    BACKGROUND_AGAIN = "background again"
+    OPEN = "open"
+    DOUBTFUL = "doubtful"
+
+
+#: Plain names: before Python 3.12 each look-up in an enumeration may be a call.
+SENT, SENT_AGAIN, BACKGROUND, BACKGROUND_AGAIN, OPEN, DOUBTFUL = RequestState
+
+#: The states in which a call is at the request, and waits for its answer.
+OF_CALL: Final = (SENT, SENT_AGAIN)
+
+#: The states in which a copy of the request is under way, and what each becomes when none is.
+UNDER_WAY: Final = {SENT: OPEN, SENT_AGAIN: DOUBTFUL, BACKGROUND: OPEN, BACKGROUND_AGAIN: DOUBTFUL}
+
+#: The states in which no copy of the request can have run before, and what each becomes when one may have.
+IN_DOUBT: Final = {SENT: SENT_AGAIN, BACKGROUND: BACKGROUND_AGAIN, OPEN: DOUBTFUL}
+
+
+class Unlock(Enum):
+    """What an unlock has to do."""
+
+    RELEASE = "release"  # ask the server to take one hold away
+    LOST = "lost"  # nothing is held any more: give up what may still stand in Redis
+    ENDED = "ended"  # that hold has ended, and its owner holds the lock anew
+    NOT_OWNED = "not owned"
+
+
+class ReadyRequests(NamedTuple):
+    """An owner's two usual requests: its first acquire and its last release.
+
+    Attributes:
+        epoch: The epoch of both.
+        lease_ms: The lease.
+        acquire: The acquire; of a lock with a queue, for a wait without a time limit.
+        release: The release.
+        wait: Of a lock with a queue, for how long the acquire's owner waits.
+        queued_ms: The same as the queue has it, in ms; 0: there is none, or it is not joined.
+        once: Whether the acquire is for one hold, or one wait, so that it must not be sent for another one.
+    """
+
+    epoch: int
+    lease_ms: int
+    acquire: Request
+    release: Request
+    wait: float | None
+    queued_ms: int
+    once: bool
+
+
+class AcquireBegun(NamedTuple):
+    """An acquire that is about to be sent."""
+
+    request_id: int
+    epoch: int
+    hold_count: int  # of holds, before it
+    repeat: bool  # whether an earlier copy of it may have run
+
+
+class ReleaseBegun(NamedTuple):
+    """An unlock that is about to be sent."""
+
+    request_id: int
+    epoch: int
+    hold_count: int  # of holds, before it
+    lease_ms: int  # the longest lease of the holds that remain, or of the one that goes if none does; 0 if unknown
+    todo: Unlock
+
+
+class SettleBegun(NamedTuple):
+    """A request that was left open, and is about to be settled."""
+
+    request_id: int
+    epoch: int
+    pending: Pending | None
+    hold_count: int  # of holds, to take one from
+    lease_ms: int  # what remains with the rest
+    repeat: bool  # whether an earlier copy of it may have run
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class InFlight:
+    """The last request of an ownership. Changed as that is, under its mutex.
+
+    Attributes:
+        request_id: The number of the last request: an answer to an earlier one is no longer of interest.
+        pending: What it was, until its outcome is known.
+        until: When settling it is no longer worth while.
+        state: Whether copies of it are under way, or may have run; of no meaning if none is pending.
+        lease_ms: The lease that was asked for last.
+        holds: The holds that it is about: one, but for the wait of a condition, which releases all.
+        becoming: What becomes of those that are released.
+        of_block: It is the release of a block: no caller will ask for its outcome.
+        queued_ms: The wait with which its owner stands in the lock's queue, or may; 0: it surely does not.
+        due: The holds that are to be released once it is settled, since their blocks were left.
+        without_end: It was refused until the lock is released, whose key never expires.
+        released_behind: A release that had failed was settled since, and its owner does not know that yet.
+    """
+
+    request_id: int = 0
+    pending: Pending | None = None
+    until: float = 0.0
+    state: RequestState = OPEN
+    lease_ms: int = 1
+    holds: tuple[SingleHold, ...] = ()
+    becoming: HoldState = HoldState.OVER
+    of_block: bool = False
+    queued_ms: int = 0
+    due: tuple[SingleHold, ...] = ()
+    without_end: bool = False
+    released_behind: bool = False
+
+    def begin(self, pending: Pending, *holds: SingleHold, state: RequestState = SENT) -> int:
+        """Note another request. Returns its number."""
+        self.state = state
+        self.holds, self.becoming = holds, HoldState.OVER
+        self.pending = pending
+        self.request_id = number = self.request_id + 1
+        return number
+
+    def repeat(self, pending: Pending) -> None:
+        """Note that the request has to be settled, under a new number: a copy of it may have run."""
+        self.request_id += 1
+        self.pending = pending
+        self.state = DOUBTFUL
+
+    def leave(self) -> None:
+        """Note that no copy of it is under way any more."""
+        self.state = UNDER_WAY.get(self.state, self.state)
+
+    def doubt(self) -> None:
+        """Note that a copy of it may have run."""
+        self.state = IN_DOUBT.get(self.state, self.state)
+
+    def open_until(self) -> float:
+        """Until when it is worth settling."""
+        if self.queued_ms:
+            return self.until + max(2 * self.queued_ms / 1000, QUEUE_FOR)
+        return self.until + LATE_FOR * (self.pending is Pending.ACQUIRE)

@@ -19,7 +19,7 @@ from pyredisson._core.failures import never_expires, timed_out
 from pyredisson._core.hold import HolderCore, HoldState, SingleHold
 from pyredisson._core.kind import FREES_ALL_OWNERS, LockKind, StoredKind
 from pyredisson._core.names import LockNames
-from pyredisson._core.ownership import Ownership, ReadyRequests
+from pyredisson._core.ownership import Ownership
 from pyredisson._core.releasing import (
     ensure_held,
     extend,
@@ -31,7 +31,16 @@ from pyredisson._core.releasing import (
     to_release,
     unlock,
 )
-from pyredisson._core.requests import MAX_DIGITS, AcquireCall, LockAcquired, Outcome, ReleaseCall, read_count, unusable
+from pyredisson._core.requests import (
+    MAX_DIGITS,
+    AcquireCall,
+    LockAcquired,
+    Outcome,
+    ReadyRequests,
+    ReleaseCall,
+    read_count,
+    unusable,
+)
 from pyredisson._core.runtime import PUBLISH, Progress, Reply, Request, Runtime
 from pyredisson._core.waiting import NEVER_YIELDS, ByMessage, Delays, Fairness, Polling, Waiting
 from pyredisson.errors import LockNotOwnedError, LockTimeoutError

@@ -31,10 +31,10 @@ from pyredisson._core.failures import (
     without_effect,
 )
 from pyredisson._core.hold import ENDED, CallNote, HoldState, InMargin, Owned, SingleHold, given_up, lost_error
-from pyredisson._core.ownership import OF_CALL, Ownership
+from pyredisson._core.ownership import Ownership
 from pyredisson._core.releasing import leave_block, release_all
 from pyredisson._core.replicas import NotAcknowledged, ReplicaAcknowledgement
-from pyredisson._core.requests import Answer, Call, read_stale, unusable
+from pyredisson._core.requests import OF_CALL, Answer, Call, read_stale, unusable
 from pyredisson._core.runtime import Progress, Reply, Request, Runtime, ServerRequest, together
 from pyredisson._core.watchdog import Renewal
 from pyredisson.errors import (

@@ -18,9 +18,8 @@ from pyredisson._core import events
 from pyredisson._core.acquiring import FirstRequest, attempt_and_report, leave
 from pyredisson._core.deadline import lease_ms
 from pyredisson._core.hold import NO_CALL, HoldState, SingleHold
-from pyredisson._core.ownership import SENT, Pending
 from pyredisson._core.releasing import finish_release, leave_release
-from pyredisson._core.requests import AcquireCall, ReleaseCall
+from pyredisson._core.requests import SENT, AcquireCall, Pending, ReleaseCall
 from pyredisson._core.runtime import run
 from pyredisson._shared import process
 from pyredisson._shared.owners import local

@@ -25,7 +25,7 @@ from pyredisson._asyncio.pipe import Pipe
 from pyredisson._core import acquiring as settle
 from pyredisson._core.failures import NotSent, Unanswered
 from pyredisson._core.owners import CallChains
-from pyredisson._core.ownership import IN_DOUBT
+from pyredisson._core.requests import IN_DOUBT
 from pyredisson._core.runtime import run
 from pyredisson._kinds.lock import LockCore
 from pyredisson._threads import fast_path

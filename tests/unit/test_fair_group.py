@@ -10,8 +10,7 @@ import pytest
 
 from pyredisson._core.client import ClientCore
 from pyredisson._core.names import LockNames
-from pyredisson._core.ownership import InFlight
-from pyredisson._core.requests import WITHOUT_END, Answer, Refused
+from pyredisson._core.requests import WITHOUT_END, Answer, InFlight, Refused
 from pyredisson._core.runtime import run
 from pyredisson._kinds.fair_lock import HEARTBEATS_APART, FairGroup, FairWaiter, InQueue, Patience
 from pyredisson.config import Config

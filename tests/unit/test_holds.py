@@ -11,7 +11,8 @@ import pytest
 from pyredisson._core.deadline import certain_for
 from pyredisson._core.hold import GONE, SingleHold
 from pyredisson._core.owners import REMEMBERED, OwnershipTable
-from pyredisson._core.ownership import Ownership, Pending, ReleaseBegun, Unlock
+from pyredisson._core.ownership import Ownership
+from pyredisson._core.requests import Pending, ReleaseBegun, Unlock
 from tests.unit.fake import FakeOwner, FakeRuntime
 
 PLAIN = partial(SingleHold, 30_000, certain_for(30_000), watchdog=True)

@@ -12,8 +12,8 @@ import redis.exceptions as rx
 from pyredisson._core.client import ClientCore
 from pyredisson._core.failures import Failure, NotSent, Rejected, Unanswered
 from pyredisson._core.hold import SingleHold
-from pyredisson._core.ownership import Ownership, Pending
-from pyredisson._core.requests import ACQUIRED, Refused
+from pyredisson._core.ownership import Ownership
+from pyredisson._core.requests import ACQUIRED, Pending, Refused
 from pyredisson._core.runtime import Runtime, ServerRequest, run, together
 from pyredisson._kinds.lock import LockCore
 from pyredisson._quorum.hold import Member, acquire_part, release_part

@@ -9,11 +9,11 @@ from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from pyredisson._core import ownership as ownerships
-from pyredisson._core import waiting
+from pyredisson._core import requests, waiting
 from pyredisson._core.hold import SingleHold
 from pyredisson._core.names import ACQUIRED, GO, NOTIFIED, NOTIFIED_ALONE, OBSERVE, OBSERVE_AND_ATTEMPT, LockNames
-from pyredisson._core.ownership import Ownership, Pending, RequestState
+from pyredisson._core.ownership import Ownership
+from pyredisson._core.requests import Pending, RequestState
 from pyredisson._core.subscriptions import Subscriptions, Waiter
 from pyredisson._core.waiting import Membership, Observing, QueuedGroup, lock_message
 from tests.unit.fake import FakeOwner
@@ -144,7 +144,7 @@ def test_the_walk_makes_each_call_that_changes_a_request():
 
 
 def test_requests_are_in_the_states_of_the_table(world):
-    table = table_of(ownerships, ENDS)
+    table = table_of(requests, ENDS)
     unlikely = {  # What is granted or refused is an acquire, and the watchdog's copy of one is never the first.
         Transition("BACKGROUND", "SETTLED", "granted"),
         Transition("BACKGROUND", "SETTLED", "refused"),

@@ -14,7 +14,8 @@ from typing import Any
 
 from pyredisson._core.hold import HoldState, Owned
 from pyredisson._core.names import ReadWriteNames
-from pyredisson._core.ownership import Ownership, Pending
+from pyredisson._core.ownership import Ownership
+from pyredisson._core.requests import Pending
 from pyredisson._kinds.token_lock import TokenPair
 from pyredisson._quorum.hold import MultiHold
 from pyredisson.events import Acquired, Event, Lost, Released

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pyredisson._core.names import LockNames
-from pyredisson._core.ownership import Ownership, Pending
+from pyredisson._core.ownership import Ownership
+from pyredisson._core.requests import Pending
 from tests.simulated.engine.checkers import LockRules, Violation
 from tests.simulated.engine.replication import Loss
 from tests.simulated.engine.runtime import AnyClient
