@@ -426,7 +426,7 @@ class OwnershipTable:
                 ownership.expire(now)
             if ownership.idle() or not holder_alive(ownership):
                 self._let_go(ownership)
-            elif not ownership.holds and not ownership.pending:
+            elif not ownership.holds and not ownership.pending and not ownership.is_awaited():
                 remembered.append(ownership)
         for ownership in remembered[:-REMEMBERED]:
             self._let_go(ownership)

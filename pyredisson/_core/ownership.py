@@ -155,7 +155,7 @@ class Ownership(Owned):
 
     def idle(self) -> bool:
         """Whether it can be forgotten."""
-        if self.in_use() or self.epoch or self.in_flight.queued_ms:
+        if self.in_use() or self.epoch or self.in_flight.queued_ms or self.is_awaited():
             return False
         with self.mutex:
             self._forget_unseen()
@@ -167,6 +167,10 @@ class Ownership(Owned):
         return bool(self.holds or in_flight.pending or in_flight.due) or (
             in_flight.released_behind and self._has_caller()
         )
+
+    def is_awaited(self) -> bool:
+        """Whether a condition has given up holds of it, and takes them again after its wait."""
+        return any(hold.state is HoldState.GIVEN_UP for hold in self.in_flight.holds)
 
     def busy(self) -> bool:
         """Whether a call is at a request: its owner's, or that of another thread or task that leaves a block."""
@@ -374,7 +378,7 @@ class Ownership(Owned):
             # What a condition has given up is as visible as before.
             known = hold.trace() if hold.trace is not None else None
             if hold.state is HoldState.LEFT:
-                self.in_flight.due, self.in_flight.of_block = (*self.in_flight.due, hold), True
+                self.in_flight.due = (*self.in_flight.due, hold)
             hold.state = HoldState.HELD
             self.holds.append(hold)
             if known is not None:
@@ -424,9 +428,17 @@ class Ownership(Owned):
             if held:
                 in_flight.pending = None
                 self.drop(hold)
-                return ReleaseBegun(request_id, self.epoch, 0, hold.lease_ms, Unlock.LOST)
+                return ReleaseBegun(request_id, self._outrank(), 0, hold.lease_ms, Unlock.LOST)
             self._forget(hold)
-            return ReleaseBegun(request_id, self.epoch, 0, 0, Unlock.ENDED if self.holds else Unlock.LOST)
+            if self.holds:
+                return ReleaseBegun(request_id, self.epoch, 0, 0, Unlock.ENDED)
+            return ReleaseBegun(request_id, self._outrank(), 0, 0, Unlock.LOST)
+
+    def _outrank(self) -> int:
+        """What comes next outranks the last request, which is not pending, and late copies of it. Returns its epoch."""
+        self.in_flight.outranked = self.in_flight.request_id
+        self.epoch += 1
+        return self.epoch - 1
 
     def _count(self) -> int:
         """How many holds there are for a release, which takes one away."""
@@ -445,6 +457,11 @@ class Ownership(Owned):
                 self.in_flight.leave()
             self.in_flight.request_id += 1
             return self.in_flight.request_id, self.epoch
+
+    def outrank(self, request_id: int) -> int:
+        """A request that is not pending may be executed late: what comes next outranks it. Returns its epoch."""
+        with self.mutex:
+            return self._outrank() if request_id == self.in_flight.request_id else self.epoch
 
     def take_released_behind(self) -> bool:
         """Whether an unlock that had failed was settled since, and its owner has not asked yet."""
@@ -488,7 +505,8 @@ class Ownership(Owned):
     def epoch_of(self, request_id: int) -> int | None:
         """The epoch for the next copy of a request, or ``None`` if there is a later one: no copy may be sent then."""
         with self.mutex:
-            return self.epoch if request_id == self.in_flight.request_id else None
+            in_flight = self.in_flight
+            return self.epoch - (in_flight.outranked == request_id) if request_id == in_flight.request_id else None
 
     def doubt(self, request_id: int) -> None:
         """No reply was received, so the request may have run: further copies go under an epoch of their own."""
@@ -509,14 +527,15 @@ class Ownership(Owned):
         """A hold is done with: settling releases it after the pending request. Returns whether that is to come."""
         with self.mutex:
             in_flight = self.in_flight
-            if in_flight.due and not block:
+            if in_flight.unlocking in in_flight.due and not block:
                 return True  # It is the same unlock, called again.
             releasing = in_flight.holds if in_flight.pending is Pending.RELEASE else ()
             if hold is None or hold.state is not HoldState.HELD or hold in releasing:
                 return False
             if hold not in in_flight.due:
                 in_flight.due = (*in_flight.due, hold)
-            in_flight.of_block = block
+            if not block:
+                in_flight.unlocking = hold
             return True
 
     def take_over(self, since: int | None = None, *, background: bool = False) -> SettleBegun | None:
@@ -542,6 +561,7 @@ class Ownership(Owned):
                 if not in_flight.due:
                     return SettleBegun(in_flight.request_id, self.epoch, None, 0, 1, False)
                 in_flight.begin(Pending.RELEASE, in_flight.due[0])
+                in_flight.of_block = in_flight.due[0] is not in_flight.unlocking
                 in_flight.due = in_flight.due[1:]
                 repeat = False
             else:
@@ -616,9 +636,9 @@ class Ownership(Owned):
             if in_flight.pending is None:
                 in_flight.begin(Pending.RELEASE, hold, state=OPEN)
                 in_flight.until = self.deadline
+                in_flight.of_block = True
             elif hold not in in_flight.holds and hold not in in_flight.due:
                 in_flight.due = (*in_flight.due, hold)
-            in_flight.of_block = True
             return True
 
     def undo_acquire(self, hold: SingleHold) -> bool:

@@ -44,10 +44,18 @@ async def unlock(client: ClientCore, kind: LockKind, ownership: Ownership, progr
     """Release the innermost hold of an owner, or continue the last release if that could not be settled."""
     ownership = to_release(kind, ownership)
     if ownership.in_flight.pending is not None:
-        # Should an acquire not be settled now, this unlock is done behind it. Called again, it is this one still.
-        hold = ownership.to_unlock()
-        later = ownership.pending is Pending.ACQUIRE and ownership.release_later(hold, block=False)
-        if await settle_or_explain(client, ownership) is Pending.RELEASE or later:
+        # If an acquire, or the end of a block, is not settled now, this unlock is done behind it. Called again, it is
+        # this one still.
+        hold, in_flight = ownership.to_unlock(), ownership.in_flight
+        other = in_flight.pending is Pending.ACQUIRE or in_flight.of_block
+        later, settled = other and ownership.release_later(hold, block=False), None
+        try:
+            settled = await settle_or_explain(client, ownership)
+        except LockLostError:
+            if not later:
+                raise
+            # Else that of the block, which has reported it; ours comes now.
+        if settled is Pending.RELEASE or later:
             if hold is not None and hold.state is HoldState.LOST:
                 await release_all(client, kind, ownership, (hold,), progress)
             ownership.take_released_behind()
@@ -372,7 +380,10 @@ async def force_unlock(client: ClientCore, kind: LockKind, ownership: Ownership)
     lease = client.watchdog.lease_ms
     try:
         reply, _, _ = await client.exchange(ForceCall(kind, ownership, request_id, lease), epoch)
-    except Failure as failure:
+    except BaseException as failure:
+        ownership.outrank(request_id)
+        if not isinstance(failure, Failure):
+            raise
         error = client.explain(failure, ownership, "a force_unlock", lease)
         raise await explain_type(client.finder, error, ownership.name, kind.layout) from failure.cause
     if type(reply) is bytes:

@@ -653,9 +653,11 @@ class InFlight:
         becoming: What becomes of those that are released.
         of_block: It is the release of a block: no caller will ask for its outcome.
         queued_ms: The wait with which its owner stands in the lock's queue, or may; 0: it surely does not.
-        due: The holds that are to be released once it is settled, since their blocks were left.
+        due: The holds that are to be released once it is settled: their blocks were left, or an unlock was called.
+        unlocking: The last one by an unlock, which may be called again.
         without_end: It was refused until the lock is released, whose key never expires.
         released_behind: A release that had failed was settled since, and its owner does not know that yet.
+        outranked: The number of the last request that is not pending, and that what comes next outranks in any case.
     """
 
     request_id: int = 0
@@ -668,8 +670,10 @@ class InFlight:
     of_block: bool = False
     queued_ms: int = 0
     due: tuple[SingleHold, ...] = ()
+    unlocking: SingleHold | None = None
     without_end: bool = False
     released_behind: bool = False
+    outranked: int = 0
 
     def begin(self, pending: Pending, *holds: SingleHold, state: RequestState = SENT) -> int:
         """Note another request. Returns its number."""

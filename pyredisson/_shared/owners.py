@@ -365,7 +365,7 @@ class MadeOwner(HandleOwner):
 
     def __init__(self, owner: Owner) -> None:
         super().__init__(owner, what="owner")
-        self._busy = threading.Lock()
+        self._busy: dict[int, threading.Lock] = {}  # By process: the child of a fork is in no call of its parent.
 
     async def alone(self, call: Coroutine[Any, Any, T]) -> T:
         """Make a call in its name, unless one is under way: two at once would be taken for one that is repeated.
@@ -373,13 +373,15 @@ class MadeOwner(HandleOwner):
         Raises:
             LockError: One is.
         """
-        if not self._busy.acquire(blocking=False):
+        process.check_forked()
+        busy = self._busy.setdefault(process.pid, threading.Lock())
+        if not busy.acquire(blocking=False):
             call.close()
             raise LockError(f"owner {self.number} is in the middle of another call; it makes one call at a time")
         try:
             return await call
         finally:
-            self._busy.release()
+            busy.release()
 
 
 @final

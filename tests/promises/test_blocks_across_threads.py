@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pyredisson import LockError, LockNotOwnedError
+from pyredisson import LockError, LockLostError, LockNotOwnedError
 from tests.promises.kinds import lock_of, make
 from tests.worlds.base import KEPT, PATIENCE, Actor, Remote, World
 from tests.worlds.environments import sync_and_async, threads_only
@@ -108,6 +108,27 @@ def test_a_block_is_left_elsewhere_in_the_middle_of_a_call_of_its_owner(
     if call != "leave":
         alice.do(world.leave(other.real))
     assert lock.is_locked() is False
+
+
+@sync_and_async
+@pytest.mark.parametrize("kind", [*KINDS[:-2], "read_lock"])
+def test_a_late_release_of_a_lost_block_leaves_the_next_hold_of_its_owner(world, alice, bob, carol, proxy, kind):
+    lock = Remote(make(world.through(proxy.port), kind), alice)
+    lock.lock()
+    lock.unlock()  # The server knows the scripts now.
+    block = lock.hold(lease_time=0.5)
+    alice.do(world.enter(block.real))
+    world.until(lambda: free(world), what="the lease has run out")
+    late = proxy.hold_request("EVALSHA")
+    leaving = bob.start(world.leave(block.real))
+    world.until(lambda: late.hits == 1, what="its release is under way")
+    lock.lock()
+    assert late.release()
+    assert isinstance(leaving.error(), LockLostError)
+    lock.ensure_held()
+    assert carol.do(lock_of(world, kind if kind != "read_lock" else "write_lock").try_lock) is False
+    lock.unlock()
+    assert free(world)
 
 
 @threads_only

@@ -8,11 +8,12 @@ import time
 import pytest
 
 from pyredisson import ClientClosedError, Config, LockLostError, LockNotOwnedError
+from pyredisson._core.owners import REMEMBERED
 from pyredisson.asyncio import Redisson
 from tests.promises.kinds import handle
 from tests.waiting import soon
 from tests.worlds.base import Actor, Pending, Remote, World
-from tests.worlds.environments import asyncio_only, each_runtime, interruptible, sync_and_async
+from tests.worlds.environments import asyncio_only, each_runtime, interruptible, sync_and_async, threads_only
 
 #: Kinds of locks that have conditions.
 kinds = pytest.mark.parametrize("kind", ["lock", "fair_lock"])
@@ -94,6 +95,27 @@ def test_a_block_whose_lock_is_given_up_for_a_wait_is_not_lost(world, alice, bob
         lease.ensure_held()
         mine.release()
     assert called == []
+
+
+@kinds
+@threads_only
+def test_a_waiter_has_its_hold_again_however_many_other_locks_were_used_meanwhile(world, client, alice, bob, kind):
+    mine, theirs = condition(alice, client, kind), condition(bob, client, kind)
+    waiting = waits(world, alice, mine)
+
+    def use_others():
+        for number in range(2 * REMEMBERED + 10):
+            with client.real.get_lock(f"other-{number}"):
+                pass
+
+    bob.do(use_others)
+    theirs.acquire()
+    theirs.notify()
+    theirs.release()
+    assert waiting.result() is True
+    assert handle(alice, client, kind).get_hold_count() == 1
+    mine.release()
+    assert mine.locked() is False
 
 
 def test_a_wait_that_times_out(world, alice):

@@ -251,3 +251,28 @@ def test_unknown_unlock_can_be_called_again(proxy, impatient, kind):
     assert not mine.is_locked()
     with pytest.raises(LockError):
         mine.unlock()
+
+
+@pytest.mark.parametrize("whose", ["its own", "a multi-lock's"])
+@pytest.mark.parametrize("kind", ["lock", "read_lock"])
+@pytest.mark.parametrize("again", [False, True], ids=["settled", "in vain, and again"])
+def test_an_unlock_behind_a_block_that_could_not_be_left_is_of_the_outer_hold(
+    proxy, alice, client, impatient, kind, whose, again
+):
+    """Only who called ``unlock()`` before can mean the same one."""
+    mine = impatient
+    mine.lock()
+    inner = mine if whose == "its own" else over(alice, [mine.real])
+    leave = release_of(inner, block=True)
+    silence = proxy.hold_request("EVALSHA", None)
+    with pytest.raises(OutcomeUnknownError):
+        alice.do(leave)
+    if again:
+        with pytest.raises(OutcomeUnknownError):
+            mine.unlock()
+    silence.remove()
+    proxy.heal()
+    mine.unlock()
+    assert not mine.is_locked()
+    with pytest.raises(LockError):
+        mine.unlock()

@@ -177,6 +177,40 @@ def test_leases_that_are_inherited_by_a_fork_are_lost(world, start):
 
 
 @threads_only
+def test_an_owner_that_is_in_a_call_of_the_parent_is_in_none_of_the_child(world):
+    script = """
+        client = pyredisson.Redisson.from_url(sys.argv[1])
+        other = pyredisson.Redisson.from_url(sys.argv[1]).get_lock("orders")
+        owner = client.new_owner()
+        orders, parcels = (client.get_lock(name, owner=owner) for name in ("orders", "parcels"))
+
+        def child():
+            assert parcels.try_lock()
+            parcels.unlock()
+            print("the child had it", flush=True)
+
+        other.lock()
+        waiting = threading.Thread(target=orders.lock)
+        waiting.start()
+        while "1 waiting here" not in repr(orders):
+            time.sleep(0.01)
+        in_child(child)
+        try:
+            parcels.try_lock()
+        except pyredisson.LockError as error:
+            assert "in the middle of another call" in str(error)
+        else:
+            raise AssertionError("two calls of one owner")
+        finally:
+            other.unlock()
+        waiting.join()
+        assert parcels.try_lock()
+        print("the end")
+    """
+    assert run_script(world, script) == "the child had it\nthe end\n"
+
+
+@threads_only
 @pytest.mark.parametrize("kind", ["lock", "multi_lock"])
 def test_the_child_of_a_fork_is_not_warned_of_what_its_parent_holds(world, kind):
     script = f"""

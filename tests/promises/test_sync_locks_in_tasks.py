@@ -208,15 +208,19 @@ async def test_blocking_an_event_loop_is_logged_after_a_second(world, kind, else
 @pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore", "count_down_latch"])
 def test_the_log_of_a_blocked_event_loop_names_the_semaphore_or_latch(world, kind, caplog):
     waits = make(world.client(), kind, "seats")
+    latch = kind == "count_down_latch"
+    assert waits.try_set_count(1) if latch else waits.try_set_permits(0)
+
+    def release():
+        world.until(lambda: warnings_of(caplog))
+        waits.count_down() if latch else waits.add_permits(1)
 
     async def main():
-        if kind == "count_down_latch":
-            waits.try_set_count(1)
-            return waits.wait(1.3)
-        waits.try_set_permits(0)
-        return waits.try_acquire(wait_time=1.3)
+        return waits.wait(30) if latch else waits.try_acquire(wait_time=30)
 
-    assert not asyncio.run(main())
+    releasing = world.actor().start(release)
+    assert asyncio.run(main())
+    releasing.result()
     (warning,) = warnings_of(caplog)
     assert "'seats'" in warning.getMessage()
 

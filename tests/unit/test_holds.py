@@ -47,6 +47,28 @@ def leave_open(ownership: Ownership) -> None:
 # ---- acquiring -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("forced", [False, True], ids=["lost", "forced open"])
+def test_what_comes_next_outranks_each_copy_of_a_request_that_is_not_pending(ownership, forced):
+    take(ownership, PLAIN)
+    if forced:
+        request_id, epoch = ownership.begin_force()
+    else:
+        ownership.lose(GONE)
+        request_id, epoch, *_, todo = begin_release(ownership)
+        assert todo is Unlock.LOST
+    copies = [epoch]
+    ownership.doubt(request_id)
+    copies.append(ownership.epoch_of(request_id))
+    ownership.raise_epoch(request_id, above=7)
+    copies.append(ownership.epoch_of(request_id))
+    assert copies == sorted(set(copies))
+    assert copies[-1] >= 7, "else the server refuses it, too"
+    if forced:
+        ownership.outrank(request_id)
+    assert ownership.begin_acquire(PLAIN()).epoch > copies[-1]
+    assert ownership.epoch_of(request_id) is None
+
+
 def test_an_epoch_is_raised_by_the_latest_request(ownership):
     request_id = ownership.begin_acquire(PLAIN()).request_id
     assert ownership.epoch_of(request_id) == 0
