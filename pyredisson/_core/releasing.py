@@ -52,7 +52,7 @@ async def unlock(client: ClientCore, kind: LockKind, ownership: Ownership, progr
         try:
             settled = await settle_or_explain(client, ownership)
         except LockLostError:
-            if not later:
+            if hold is None or hold.state is not HoldState.LOST:
                 raise
             # Else that of the block, which has reported it; ours comes now.
         if settled is Pending.RELEASE or later:
