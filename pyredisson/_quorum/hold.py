@@ -72,6 +72,7 @@ class MultiHold(Owned):
     Attributes:
         block: As for :class:`SingleHold`; for all parts.
         client: The first member's client.
+        forced: Whether its owner is forcing its members open: no loss is reported until that is done.
         key: Which multi-lock this is.
         members: Its members.
         number: The greater, the later it was begun.
@@ -93,6 +94,7 @@ class MultiHold(Owned):
         "_mutex",
         "block",
         "client",
+        "forced",
         "key",
         "members",
         "number",
@@ -137,6 +139,7 @@ class MultiHold(Owned):
         self.since: float = 0.0
         self.state: HoldState = HoldState.NEW
         self.released: bool = False
+        self.forced: bool = False
         self._lease = lease
         self._ends = 0.0  # By its lease, if no member is lost.
         self._gone = False
@@ -298,7 +301,8 @@ class MultiHold(Owned):
         now = self.client.runtime.now()
         with self._mutex:
             standing = self.certain_until() > now or self._ran_out(now)
-            if standing or self.loss is not None or self.state is not HoldState.HELD or self.released:
+            ending = self.released or self.forced or self.state is not HoldState.HELD
+            if standing or ending or self.loss is not None:
                 return
             self.loss = self._why() or self._why_lost(now)
         self.client.notify(self)
