@@ -58,6 +58,7 @@ class SingleHold:
 
     Attributes:
         lease_ms: The lease it was taken with.
+        loss: Why it is lost, if a condition that had given it up does not hold it again.
         certain: For how many seconds after sending that lease is certain.
         watchdog: Renewed until it is released.
         watched: Its holder is notified when it is lost. A plain hold with a fixed lease is not: it simply ends.
@@ -75,6 +76,7 @@ class SingleHold:
         "block",
         "certain",
         "lease_ms",
+        "loss",
         "renewals_left",
         "since",
         "state",
@@ -89,6 +91,7 @@ class SingleHold:
         self, lease_ms: int, certain: float, *, watchdog: bool, block: bool = False, whole: Any = None
     ) -> None:
         self.lease_ms: int = lease_ms
+        self.loss: str | None = None
         self.certain: float = certain
         self.watchdog: bool = watchdog
         self.watched: bool = watchdog or block  # The body of hold() wants to know, whatever its lease.
@@ -134,6 +137,9 @@ def check_skip(skip: object) -> None:
 
 #: Why a hold has ended of which nothing else is known.
 ENDED: Final = "its lease expired"
+
+#: Why a hold is lost that a condition has given up.
+FORFEITED: Final = "a condition released it for its wait, and could not acquire it again"
 
 #: How a loss is explained that the server reported.
 GONE = "its key no longer exists or belongs to another owner (expired, force-unlocked or evicted)"

@@ -38,7 +38,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pyredisson._core.hold import ENDED, GONE, NO_CALL, CallNote, HoldState, InMargin, Owned, why_expired
+from pyredisson._core.hold import ENDED, FORFEITED, GONE, NO_CALL, CallNote, HoldState, InMargin, Owned, why_expired
 from pyredisson._core.requests import (
     BACKGROUND,
     DOUBTFUL,
@@ -283,13 +283,17 @@ class Ownership(Owned):
             self.doubtful = False
 
     def forfeit(self, holds: Sequence[SingleHold]) -> Sequence[SingleHold]:
-        """What a condition has given up of these is not held again. Returns those that were of multi-locks."""
+        """What a condition has given up of these is not held again. Returns the holds whose loss must be reported."""
         with self.mutex:
             self.in_flight.becoming = HoldState.OVER
-            forfeited = [hold for hold in holds if hold.state in (HoldState.GIVEN_UP, HoldState.LEFT)]
-            for hold in forfeited:
-                self.drop(hold)
-            return [hold for hold in forfeited if hold.whole is not None]
+            # One is new whose acquire is pending: the calling context can go on with that, but for another hold.
+            lost = [hold for hold in holds if hold.state in (HoldState.GIVEN_UP, HoldState.NEW)]
+            for hold in lost:
+                hold.loss = FORFEITED
+            for hold in holds:
+                if hold.state in (HoldState.GIVEN_UP, HoldState.LEFT):
+                    self.drop(hold)
+            return [hold for hold in lost if hold.watched or hold.whole is not None]
 
     def leave_given_up(self, hold: SingleHold | None = None) -> bool:
         """A block is left whose hold a condition has given up: it is not held again. Returns whether that is so."""

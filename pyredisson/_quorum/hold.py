@@ -227,12 +227,16 @@ class MultiHold(Owned):
 
     def _why_lost(self, now: float, otherwise: str = TOO_FEW) -> str:
         """Return why a member was taken away; if all that are gone have but reached their margin, the first one's."""
-        gone = [own for _, _, own, part in self.each() if part.state is not HoldState.HELD or own.remaining(now) <= 0]
-        reasons = [own.loss or own.why_ended() for own in gone]
+        gone = [
+            (own, part.loss or own.loss)
+            for _, _, own, part in self.each()
+            if part.state is not HoldState.HELD or own.remaining(now) <= 0
+        ]
+        reasons = [loss or own.why_ended() for own, loss in gone]
         in_margin = [each for each in reasons if isinstance(each, InMargin)]
         if in_margin and len(in_margin) == len(gone):
             return min(in_margin, key=attrgetter("until"))
-        return next((own.loss for own in gone if own.loss and not isinstance(own.loss, InMargin)), otherwise)
+        return next((loss for _, loss in gone if loss and not isinstance(loss, InMargin)), otherwise)
 
     def remaining_of(self, hold: Any, now: float) -> float:
         """See :meth:`Owned.remaining_of`; it is the hold itself."""
