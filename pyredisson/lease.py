@@ -118,7 +118,7 @@ class AnyLease(NotPortable, Generic[TokenT_co], shown="Lease"):
     def _when_lost(self, callback: Callable[[], None]) -> None:
         """Call ``callback``, once, when the hold is known to be lost."""
         self._on_loss = (*self._on_loss, callback)
-        self._ownership.call_when_lost(callback)
+        self._ownership.call_when_lost(self._hold, callback)
 
     @property
     def _held(self) -> Owned:

@@ -273,7 +273,7 @@ class Owned(ABC):
         owner: The owner's field in Redis.
         who: The owner.
         loss: Why it was lost, if it was.
-        on_loss: Called when it is lost.
+        on_loss: Called when it is lost, each with the hold whose loss it is about.
     """
 
     __slots__ = ("__weakref__", "loss", "name", "on_loss", "owner", "who")
@@ -283,7 +283,7 @@ class Owned(ABC):
         self.owner: str = owner
         self.who: Caller = who
         self.loss: str | None = None
-        self.on_loss: tuple[Callable[[], None], ...] = ()
+        self.on_loss: tuple[tuple[Any, Callable[[], None]], ...] = ()
 
     @property
     def what(self) -> str:
@@ -307,13 +307,13 @@ class Owned(ABC):
     def why_ended(self) -> str:
         """Why it is held no longer than until its deadline, unless it was lost."""
 
-    def call_when_lost(self, callback: Callable[[], None]) -> None:
-        """Call this, too, when it is lost."""
-        self.on_loss = (*self.on_loss, callback)
+    def call_when_lost(self, hold: Any, callback: Callable[[], None]) -> None:
+        """Call this, too, when this hold is lost."""
+        self.on_loss = (*self.on_loss, (hold, callback))
 
     def call_no_more(self, callback: Callable[[], None]) -> None:
         """Its block was left."""
-        self.on_loss = tuple(each for each in self.on_loss if each != callback)
+        self.on_loss = tuple(each for each in self.on_loss if each[1] != callback)
 
     def call_nothing(self) -> None:
         """No one can leave its blocks any more."""
@@ -326,11 +326,11 @@ class LossCallback:
 
     __slots__ = ("_callbacks", "_held", "_runtime")
 
-    def __init__(self, callback: Callable[[], object], held: Owned, runtime: Runtime) -> None:
+    def __init__(self, callback: Callable[[], object], held: Owned, hold: Any, runtime: Runtime) -> None:
         self._callbacks = [callback]
         self._held = held
         self._runtime = runtime
-        held.call_when_lost(self.call)
+        held.call_when_lost(hold, self.call)
         if held.loss is not None:  # It was lost since it was acquired.
             self.call()
 

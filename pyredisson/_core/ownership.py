@@ -681,14 +681,14 @@ class Ownership(Owned):
             if not self.holds or now < self.deadline or (self.loss is not None and watched):
                 return ()
             self.generation += 1
-            ending = why_expired(self)
+            ending, before = why_expired(self), (*self.holds,)
             if self.in_flight.pending is Pending.RELEASE:  # Its holder has no use for it any more: no loss.
                 self._give_up_release()
             self._drop_due()
             holds = (*self.holds,)
             if any(hold.watched and hold.whole is None for hold in holds):
                 self.loss = ending
-                return holds
+                return before  # Who is leaving an inner block learns of it, too.
             self.ending = ending if isinstance(ending, InMargin) else None
             for hold in holds:  # A multi-lock may be lost by it; its members are not, by themselves.
                 self.drop(hold, HoldState.ENDED)

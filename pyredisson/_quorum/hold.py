@@ -309,7 +309,7 @@ class MultiHold(Owned):
             if standing or ending or self.loss is not None:
                 return
             self.loss = self._why() or self._why_lost(now)
-        self.client.notify(self)
+        self.client.notify(self, (self,))
         for client in self.clients():
             client.announce_loss(self, self.loss, quietly=quietly)
 
