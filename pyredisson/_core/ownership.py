@@ -737,15 +737,20 @@ class Ownership(Owned):
             self.doubtful = self.doubtful or at < self.deadline
             self.deadline = min(self.deadline, at)
 
-    def renewed(self, generation: int, deadline: float, *, counts: bool = False) -> None:
-        """A renewal was confirmed, by which it is certain until then. ``counts``: it may be renewed once less now."""
+    def renewed(self, generation: int, deadline: float, now: float, *, counts: bool = False) -> bool:
+        """A renewal was confirmed, by which it is certain until then, unless it has ended: that is final.
+
+        ``counts``: it may be renewed once less now. Returns whether the answer is of interest still.
+        """
         with self.mutex:
-            if generation == self.generation and self.loss is None:
-                self.deadline = max(self.deadline, deadline)
-                self.doubtful = False
-                for hold in self.holds if counts else ():
-                    if hold.renewals_left:
-                        hold.renewals_left -= 1
+            if generation != self.generation or self.loss is not None or now >= self.deadline:
+                return False
+            self.deadline = max(self.deadline, deadline)
+            self.doubtful = False
+            for hold in self.holds if counts else ():
+                if hold.renewals_left:
+                    hold.renewals_left -= 1
+            return True
 
     def lose_one(self, request_id: int, reason: str, now: float, *, behind: bool = False) -> Sequence[SingleHold]:
         """A release found that the hold was gone: that hold has ended with it, and the others are lost.
