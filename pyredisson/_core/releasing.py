@@ -471,7 +471,7 @@ async def extend(
         failed = await renewal.note()
         expire(client, ownership)  # The answer may be too late.
         raise_if_lost(ownership, hold)
-        if failed is None:
+        if failed is None and renewal.effective:  # Else its owner's holds have changed meanwhile.
             return True
         if isinstance(failed, (Rejected, Unusable)):
             raise client.explain(failed, ownership, "an extension", lease_ms) from failed.cause

@@ -158,6 +158,32 @@ def test_who_acquires_while_the_lock_is_forced_open_is_renewed_and_notified(worl
     world.until(lambda: len(lost) == 2, what="the holder, and who acquired it then")
 
 
+@sync_and_async
+def test_an_extension_is_repeated_if_an_inner_block_was_left_before_its_answer_was_read(world, alice, bob):
+    client = world.client(presence=False, lock_watchdog_timeout=900)
+    mine, runtime = alice.lock(client), client.real._core.runtime
+    evaluate, answered, left = runtime.eval, [], []
+
+    async def answered_late(*args, **options):
+        answer = await evaluate(*args, **options)
+        first, late = not answered, runtime.now() + 20
+        answered.append(answer)
+        while first and not left and runtime.now() < late:
+            await runtime.sleep(0.01)
+        return answer
+
+    with mine.hold(lease_time=30) as lease:
+        inner = mine.hold(lease_time=30)
+        inner.enter()
+        runtime.eval = answered_late
+        extending = alice.start(lease.extend, 60)
+        world.until(lambda: answered)
+        bob.do(World.leave(inner.real))
+        left.append(True)
+        assert extending.result() is True
+        assert lease.remaining() > 50
+
+
 @each_runtime
 @pytest.mark.parametrize("kind", ["lock", "multi_lock"])
 def test_a_lease_says_what_its_owner_itself_has_freed(alice, client, kind):
@@ -224,7 +250,7 @@ def test_a_lost_lease_does_not_become_valid_again(world):
             async with client.real.get_lock("orders").hold(lease_time=0.3) as lease:
                 extending = asyncio.ensure_future(lease.extend(60))
                 await asyncio.sleep(0)
-                time.sleep(0.4)
+                time.sleep(0.4)  # noqa: ASYNC251
                 assert lease.lost
                 with pytest.raises(LockLostError):
                     await extending
