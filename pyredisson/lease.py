@@ -95,7 +95,7 @@ class AnyLease(NotPortable, Generic[TokenT_co], shown="Lease"):
         if self.remaining() <= 0.0:
             released = self._hold.state is HoldState.OVER  # By its owner itself, which is no loss.
             expired = "it was released or force-unlocked inside its block" if released else held.why_ended()
-            raise lost_error(held, held.loss or expired)
+            raise lost_error(held, self._hold.loss or held.loss or expired)
 
     def _extending(self, lease_time: Seconds) -> Coroutine[Any, Any, bool]:
         lease = lease_ms(lease_time)
@@ -118,7 +118,7 @@ class AnyLease(NotPortable, Generic[TokenT_co], shown="Lease"):
     def _when_lost(self, callback: Callable[[], None]) -> None:
         """Call ``callback``, once, when the hold is known to be lost."""
         self._on_loss = (*self._on_loss, callback)
-        self._ownership.call_when_lost(callback)
+        self._ownership.call_when_lost(self._hold, callback)
 
     @property
     def _held(self) -> Owned:

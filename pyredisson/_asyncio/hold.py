@@ -52,7 +52,7 @@ class Hold(LockBlock[LeaseT_co]):
                 raise await core.timeout_error(self._wait, held)
             return None  # type: ignore[return-value]
         if self._on_loss is not None:
-            self._loss_callback = LossCallback(self._on_loss, held, core.client.runtime)
+            self._loss_callback = LossCallback(self._on_loss, held, hold, core.client.runtime)
         if self._wanted and self._lease is not None:
             self._cancels = CancelOnLoss()
             self._lease._when_lost(self._cancels.cancel)

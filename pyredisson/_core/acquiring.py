@@ -438,11 +438,13 @@ class Attempt:
             if type(outcome) is LockAcquired:
                 deadline = sent + hold.certain
                 now = client.runtime.now()
-                over = now >= (max(deadline, ownership.deadline) if call.count else deadline)
+                over = now >= (ownership.deadline if call.count else deadline)
                 if over and (hold.watched or hold.certain > 0):  # Else the lease is so short that it never is certain.
                     # It arrived when its lease had ended: that is no hold, so give it back, and attempt again.
                     ownership.answered(call.request_id)
                     await settle(client, ownership, exchange=self._exchange)
+                    if call.count:  # What it was to join has ended, too, which is final.
+                        check_not_lost(client, ownership)
                     self.late = late_again(self.late, "lock", ownership.name, hold.lease_ms, now - sent)
                     return AT_ONCE
             self.late = ()
@@ -683,8 +685,11 @@ def _take_reply(
         client.report_lost(ownership, lost, reason)
         if not behind:
             raise lost_error(ownership, reason)
-    elif not ownership.released(begun.request_id, sent + client.certain_for(begun.lease_ms), behind=behind):
-        return False
+    else:
+        renews = client.runtime.now() < ownership.deadline  # What has ended does not become valid again.
+        deadline = sent + client.certain_for(begun.lease_ms) if renews else 0.0
+        if not ownership.released(begun.request_id, deadline, behind=behind):
+            return False
     if not ownership.watched():
         client.watchdog.unwatch(ownership)
     return True

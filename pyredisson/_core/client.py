@@ -151,15 +151,19 @@ class ClientCore:
         self.watchdog.unwatch(ownership)
         if any(hold.whole is None for hold in lost):
             self.announce_loss(ownership, reason or ownership.loss or ownership.gone(), quietly=quietly)
-            self.notify(ownership)
+            self.notify(ownership, lost)
         for whole in {id(hold.whole): hold.whole for hold in lost if hold.whole is not None}.values():
             whole.lost_part(quietly=quietly)
 
-    def notify(self, held: Owned) -> None:
-        """Call what is to be called when this is lost. What that raises is reported, and concerns no one else."""
-        for callback in held.on_loss:
+    def notify(self, held: Owned, lost: Sequence[object]) -> None:
+        """Call what is to be called when these holds are lost. What that raises is reported, and concerns no one else.
+
+        A block whose hold its owner has released itself is not notified of the loss of another one.
+        """
+        for hold, callback in held.on_loss:
             try:
-                callback()
+                if hold in lost:
+                    callback()
             except BaseException as error:
                 if not self._contains(error):
                     raise

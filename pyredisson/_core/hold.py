@@ -58,6 +58,7 @@ class SingleHold:
 
     Attributes:
         lease_ms: The lease it was taken with.
+        loss: Why it is lost, if a condition that had given it up does not hold it again.
         certain: For how many seconds after sending that lease is certain.
         watchdog: Renewed until it is released.
         watched: Its holder is notified when it is lost. A plain hold with a fixed lease is not: it simply ends.
@@ -75,6 +76,7 @@ class SingleHold:
         "block",
         "certain",
         "lease_ms",
+        "loss",
         "renewals_left",
         "since",
         "state",
@@ -89,6 +91,7 @@ class SingleHold:
         self, lease_ms: int, certain: float, *, watchdog: bool, block: bool = False, whole: Any = None
     ) -> None:
         self.lease_ms: int = lease_ms
+        self.loss: str | None = None
         self.certain: float = certain
         self.watchdog: bool = watchdog
         self.watched: bool = watchdog or block  # The body of hold() wants to know, whatever its lease.
@@ -134,6 +137,9 @@ def check_skip(skip: object) -> None:
 
 #: Why a hold has ended of which nothing else is known.
 ENDED: Final = "its lease expired"
+
+#: Why a hold is lost that a condition has given up.
+FORFEITED: Final = "a condition released it for its wait, and could not acquire it again"
 
 #: How a loss is explained that the server reported.
 GONE = "its key no longer exists or belongs to another owner (expired, force-unlocked or evicted)"
@@ -267,7 +273,7 @@ class Owned(ABC):
         owner: The owner's field in Redis.
         who: The owner.
         loss: Why it was lost, if it was.
-        on_loss: Called when it is lost.
+        on_loss: Called when it is lost, each with the hold whose loss it is about.
     """
 
     __slots__ = ("__weakref__", "loss", "name", "on_loss", "owner", "who")
@@ -277,7 +283,7 @@ class Owned(ABC):
         self.owner: str = owner
         self.who: Caller = who
         self.loss: str | None = None
-        self.on_loss: tuple[Callable[[], None], ...] = ()
+        self.on_loss: tuple[tuple[Any, Callable[[], None]], ...] = ()
 
     @property
     def what(self) -> str:
@@ -301,13 +307,13 @@ class Owned(ABC):
     def why_ended(self) -> str:
         """Why it is held no longer than until its deadline, unless it was lost."""
 
-    def call_when_lost(self, callback: Callable[[], None]) -> None:
-        """Call this, too, when it is lost."""
-        self.on_loss = (*self.on_loss, callback)
+    def call_when_lost(self, hold: Any, callback: Callable[[], None]) -> None:
+        """Call this, too, when this hold is lost."""
+        self.on_loss = (*self.on_loss, (hold, callback))
 
     def call_no_more(self, callback: Callable[[], None]) -> None:
         """Its block was left."""
-        self.on_loss = tuple(each for each in self.on_loss if each != callback)
+        self.on_loss = tuple(each for each in self.on_loss if each[1] != callback)
 
     def call_nothing(self) -> None:
         """No one can leave its blocks any more."""
@@ -320,11 +326,11 @@ class LossCallback:
 
     __slots__ = ("_callbacks", "_held", "_runtime")
 
-    def __init__(self, callback: Callable[[], object], held: Owned, runtime: Runtime) -> None:
+    def __init__(self, callback: Callable[[], object], held: Owned, hold: Any, runtime: Runtime) -> None:
         self._callbacks = [callback]
         self._held = held
         self._runtime = runtime
-        held.call_when_lost(self.call)
+        held.call_when_lost(hold, self.call)
         if held.loss is not None:  # It was lost since it was acquired.
             self.call()
 

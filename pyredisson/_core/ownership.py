@@ -38,7 +38,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pyredisson._core.hold import ENDED, GONE, NO_CALL, CallNote, HoldState, InMargin, Owned, why_expired
+from pyredisson._core.hold import ENDED, FORFEITED, GONE, NO_CALL, CallNote, HoldState, InMargin, Owned, why_expired
 from pyredisson._core.requests import (
     BACKGROUND,
     DOUBTFUL,
@@ -287,13 +287,17 @@ class Ownership(Owned):
             self.doubtful = False
 
     def forfeit(self, holds: Sequence[SingleHold]) -> Sequence[SingleHold]:
-        """What a condition has given up of these is not held again. Returns those that were of multi-locks."""
+        """What a condition has given up of these is not held again. Returns the holds whose loss must be reported."""
         with self.mutex:
             self.in_flight.becoming = HoldState.OVER
-            forfeited = [hold for hold in holds if hold.state in (HoldState.GIVEN_UP, HoldState.LEFT)]
-            for hold in forfeited:
-                self.drop(hold)
-            return [hold for hold in forfeited if hold.whole is not None]
+            # One is new whose acquire is pending: the calling context can go on with that, but for another hold.
+            lost = [hold for hold in holds if hold.state in (HoldState.GIVEN_UP, HoldState.NEW)]
+            for hold in lost:
+                hold.loss = FORFEITED
+            for hold in holds:
+                if hold.state in (HoldState.GIVEN_UP, HoldState.LEFT):
+                    self.drop(hold)
+            return [hold for hold in lost if hold.watched or hold.whole is not None]
 
     def leave_given_up(self, hold: SingleHold | None = None) -> bool:
         """A block is left whose hold a condition has given up: it is not held again. Returns whether that is so."""
@@ -697,14 +701,14 @@ class Ownership(Owned):
             if not self.holds or now < self.deadline or (self.loss is not None and watched):
                 return ()
             self.generation += 1
-            ending = why_expired(self)
+            ending, before = why_expired(self), (*self.holds,)
             if self.in_flight.pending is Pending.RELEASE:  # Its holder has no use for it any more: no loss.
                 self._give_up_release()
             self._drop_due()
             holds = (*self.holds,)
             if any(hold.watched and hold.whole is None for hold in holds):
                 self.loss = ending
-                return holds
+                return before  # Who is leaving an inner block learns of it, too.
             self.ending = ending if isinstance(ending, InMargin) else None
             for hold in holds:  # A multi-lock may be lost by it; its members are not, by themselves.
                 self.drop(hold, HoldState.ENDED)
@@ -753,15 +757,20 @@ class Ownership(Owned):
             self.doubtful = self.doubtful or at < self.deadline
             self.deadline = min(self.deadline, at)
 
-    def renewed(self, generation: int, deadline: float, *, counts: bool = False) -> None:
-        """A renewal was confirmed, by which it is certain until then. ``counts``: it may be renewed once less now."""
+    def renewed(self, generation: int, deadline: float, now: float, *, counts: bool = False) -> bool:
+        """A renewal was confirmed, by which it is certain until then, unless it has ended: that is final.
+
+        ``counts``: it may be renewed once less now. Returns whether the answer is of interest still.
+        """
         with self.mutex:
-            if generation == self.generation and self.loss is None:
-                self.deadline = max(self.deadline, deadline)
-                self.doubtful = False
-                for hold in self.holds if counts else ():
-                    if hold.renewals_left:
-                        hold.renewals_left -= 1
+            if generation != self.generation or self.loss is not None or now >= self.deadline:
+                return False
+            self.deadline = max(self.deadline, deadline)
+            self.doubtful = False
+            for hold in self.holds if counts else ():
+                if hold.renewals_left:
+                    hold.renewals_left -= 1
+            return True
 
     def lose_one(self, request_id: int, reason: str, now: float, *, behind: bool = False) -> Sequence[SingleHold]:
         """A release found that the hold was gone: that hold has ended with it, and the others are lost.

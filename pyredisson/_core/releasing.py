@@ -295,7 +295,7 @@ def ensure_held(client: ClientCore, kind: LockKind, ownership: Ownership) -> Non
     hold = ownership.held_here() or ownership.ended_here()
     if hold is None:
         raise not_owned(kind, ownership, releases=False)
-    _raise_if_lost(ownership, hold)
+    raise_if_lost(ownership, hold)
 
 
 def not_owned(kind: LockKind, ownership: Ownership, *, releases: bool = True) -> LockNotOwnedError:
@@ -347,7 +347,8 @@ def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: floa
         client.report_lost(ownership, lost, reason)
         raise lost_error(ownership, reason)
     hold = next(iter(ownership.in_flight.holds), None)
-    stands = ownership.released(call.request_id, sent + client.certain_for(call.lease_ms) if count > 1 else 0.0)
+    renews = count > 1 and client.runtime.now() < ownership.deadline  # What has ended does not become valid again.
+    stands = ownership.released(call.request_id, sent + client.certain_for(call.lease_ms) if renews else 0.0)
     if not stands and hold is not None:  # The answer was read when the lease had ended.
         ownership.forget(hold)
         if ownership.loss is not None:
@@ -469,7 +470,7 @@ async def extend(
     if hold is None:
         assert kind is not None, "an owner extends a lock of some kind"
         raise not_owned(kind, ownership, releases=False)
-    _raise_if_lost(ownership, hold)
+    raise_if_lost(ownership, hold)
     runtime, failures = client.runtime, 0
     over = runtime.now() + client.config.timeout
     while (left := over - runtime.now()) > 0:
@@ -479,19 +480,21 @@ async def extend(
         except Failure as failure:
             renewal.answer = failure
         failed = await renewal.note()
-        _raise_if_lost(ownership, hold)
-        if failed is None:
+        expire(client, ownership)  # The answer may be too late.
+        raise_if_lost(ownership, hold)
+        if failed is None and renewal.effective:  # Else its owner's holds have changed meanwhile.
             return True
         if isinstance(failed, (Rejected, Unusable)):
             raise client.explain(failed, ownership, "an extension", lease_ms) from failed.cause
         await runtime.sleep(min(RETRY.pause(failures, runtime.jitter), max(0.0, over - runtime.now())))
         failures += 1
         expire(client, ownership)
-        _raise_if_lost(ownership, hold)
+        raise_if_lost(ownership, hold)
     return False
 
 
-def _raise_if_lost(ownership: Ownership, hold: SingleHold) -> None:
+def raise_if_lost(ownership: Ownership, hold: SingleHold) -> None:
+    """Raise ``LockLostError`` unless a hold is held."""
     if ownership.loss is not None or hold.state is not HoldState.HELD:
         raise lost_error(ownership, ownership.loss or ownership.why_ended())
 

@@ -61,10 +61,11 @@ class Renewal(ServerRequest):
         counts: Whether it is one of the renewals of which a hold may have a limited number.
 
     Attributes:
+        effective: Whether what the answer confirms is certain for as long: not what has changed or ended meanwhile.
         ownerships: As above.
     """
 
-    __slots__ = ("_client", "_counts", "_generations", "_lease_ms", "_sent", "ownerships")
+    __slots__ = ("_client", "_counts", "_generations", "_lease_ms", "_sent", "effective", "ownerships")
 
     def __init__(
         self, client: ClientCore, ownerships: list[Ownership], lease_ms: int, timeout: float, *, counts: bool = False
@@ -73,6 +74,7 @@ class Renewal(ServerRequest):
         assert kind is not None, "an ownership is renewed that no kind of lock has acquired"
         held = [(client.key_of(ownership.name), kind.stored_as(ownership)) for ownership in ownerships]
         super().__init__(client.runtime, kind.renew(client.runtime, held, lease_ms=lease_ms), timeout)
+        self.effective: bool = True
         self.ownerships: list[Ownership] = ownerships
         self._client = client
         self._counts = counts
@@ -117,7 +119,8 @@ class Renewal(ServerRequest):
         deadline = self._sent + self._client.certain_for(self._lease_ms)
         for ownership, generation, kept in zip(self.ownerships, self._generations, renewed, strict=True):
             if kept:
-                ownership.renewed(generation, deadline, counts=self._counts)
+                now = self._client.runtime.now()
+                self.effective = ownership.renewed(generation, deadline, now, counts=self._counts) and self.effective
             else:
                 self._client.report_lost(ownership, ownership.lose(self._client.cause_of(ownership), generation))
         return None

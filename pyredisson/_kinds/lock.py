@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from pyredisson._core.acquiring import acquire
 from pyredisson._core.deadline import Seconds, lease_ms, optional_lease_ms, wait_seconds
 from pyredisson._core.failures import never_expires, timed_out
-from pyredisson._core.hold import HolderCore, HoldState, SingleHold
+from pyredisson._core.hold import HolderCore, HoldState, SingleHold, lost_error
 from pyredisson._core.kind import FREES_ALL_OWNERS, LockKind, StoredKind
 from pyredisson._core.names import LockNames
 from pyredisson._core.ownership import Ownership
@@ -317,6 +317,8 @@ class LockCore(HolderCore[Ownership]):
         """See :meth:`HolderCore.leave_block`."""
         client = self.client
         ownership = self.held_by_block(lease) if lease is not None else self.mine()
+        if lease is not None and lease._hold.loss is not None:
+            raise lost_error(lease._held, lease._hold.loss)
         releasable = HoldState.HELD, HoldState.GIVEN_UP
         if ownership is None or (lease is not None and lease._hold.state not in releasable):
             name = self.names.name

@@ -520,7 +520,7 @@ class Block:
             elif self._count:
                 client.presence.begin_block(ownership)
             if self.on_loss is not None:
-                LossCallback(self.on_loss, ownership, client.runtime)
+                LossCallback(self.on_loss, ownership, hold, client.runtime)
             return self.lease
         self.lease = None
         if self._skip:

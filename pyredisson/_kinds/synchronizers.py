@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from pyredisson._core.acquiring import expire
 from pyredisson._core.deadline import Deadline, Seconds, timeout_seconds, wait_seconds
 from pyredisson._core.failures import Failure, is_cancellation, is_interruption, not_held
-from pyredisson._core.hold import HoldState, SingleHold, lost_error
+from pyredisson._core.hold import FORFEITED, HoldState, SingleHold, lost_error
 from pyredisson._core.kind import LockKind, StoredKind
 from pyredisson._core.names import BarrierNames, ConditionNames, EventNames, LatchNames
 from pyredisson._core.numbered import NumberedCall, Operation, ScriptCall
@@ -239,7 +239,7 @@ class ConditionCore(NumberedCore):
                 await self._acquire_again(own, holds)
             raise
         finally:
-            client.report_lost(own, own.forfeit(holds))
+            client.report_lost(own, own.forfeit(holds), FORFEITED)
         return notified
 
     async def _give_up(self, own: Ownership, kind: LockKind, holds: list[SingleHold]) -> None:

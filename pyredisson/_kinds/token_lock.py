@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, ClassVar
 from pyredisson._core.acquiring import expire
 from pyredisson._core.deadline import DoublingBackoff
 from pyredisson._core.failures import Failure
-from pyredisson._core.hold import GONE, HoldState, lost_error
+from pyredisson._core.hold import GONE, lost_error
 from pyredisson._core.holder_lookup import token_id
 from pyredisson._core.kind import LockKind, StoredKind
 from pyredisson._core.names import LockNames, token_field
-from pyredisson._core.releasing import not_owned
+from pyredisson._core.releasing import not_owned, raise_if_lost
 from pyredisson._core.requests import LOST, AcquireCall, HoldLost, ReleaseCall, read_left_ms, unusable
 from pyredisson._core.waiting import Delays, Polling, Waiting
 from pyredisson._kinds.lock import LockCore
@@ -184,15 +184,16 @@ class TokenLockCore(LockCore):
         hold = ownership.to_unlock()
         if hold is None:
             raise not_owned(self.kind, ownership, releases=False)
-        if ownership.loss is not None or hold.state is not HoldState.HELD:
-            raise lost_error(ownership, ownership.loss or ownership.why_ended())
+        raise_if_lost(ownership, hold)
         generation = ownership.generation
         now_ms, end_ms = await self._extend_until(ownership, generation, 0)
         until_ms = milliseconds + (now_ms if from_now or end_ms is None else max(now_ms, end_ms))
         sent = client.runtime.now()
         now_ms, end_ms = await self._extend_until(ownership, generation, until_ms)
         if end_ms is not None and end_ms > now_ms:
-            ownership.renewed(generation, sent + client.certain_for(end_ms - now_ms))
+            ownership.renewed(generation, sent + client.certain_for(end_ms - now_ms), client.runtime.now())
+        expire(client, ownership)  # The answer may be too late.
+        raise_if_lost(ownership, hold)
 
     async def _extend_until(self, ownership: Ownership, generation: int, until_ms: int) -> tuple[int, int | None]:
         """Let the hold end at ``until_ms`` of the server's clock or later; 0 leaves it as it is."""

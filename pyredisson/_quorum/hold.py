@@ -72,6 +72,7 @@ class MultiHold(Owned):
     Attributes:
         block: As for :class:`SingleHold`; for all parts.
         client: The first member's client.
+        forced: Whether its owner is forcing its members open: no loss is reported until that is done.
         key: Which multi-lock this is.
         members: Its members.
         number: The greater, the later it was begun.
@@ -93,6 +94,7 @@ class MultiHold(Owned):
         "_mutex",
         "block",
         "client",
+        "forced",
         "key",
         "members",
         "number",
@@ -137,6 +139,7 @@ class MultiHold(Owned):
         self.since: float = 0.0
         self.state: HoldState = HoldState.NEW
         self.released: bool = False
+        self.forced: bool = False
         self._lease = lease
         self._ends = 0.0  # By its lease, if no member is lost.
         self._gone = False
@@ -224,12 +227,16 @@ class MultiHold(Owned):
 
     def _why_lost(self, now: float, otherwise: str = TOO_FEW) -> str:
         """Return why a member was taken away; if all that are gone have but reached their margin, the first one's."""
-        gone = [own for _, _, own, part in self.each() if part.state is not HoldState.HELD or own.remaining(now) <= 0]
-        reasons = [own.loss or own.why_ended() for own in gone]
+        gone = [
+            (own, part.loss or own.loss)
+            for _, _, own, part in self.each()
+            if part.state is not HoldState.HELD or own.remaining(now) <= 0
+        ]
+        reasons = [loss or own.why_ended() for own, loss in gone]
         in_margin = [each for each in reasons if isinstance(each, InMargin)]
         if in_margin and len(in_margin) == len(gone):
             return min(in_margin, key=attrgetter("until"))
-        return next((own.loss for own in gone if own.loss and not isinstance(own.loss, InMargin)), otherwise)
+        return next((loss for _, loss in gone if loss and not isinstance(loss, InMargin)), otherwise)
 
     def remaining_of(self, hold: Any, now: float) -> float:
         """See :meth:`Owned.remaining_of`; it is the hold itself."""
@@ -298,10 +305,11 @@ class MultiHold(Owned):
         now = self.client.runtime.now()
         with self._mutex:
             standing = self.certain_until() > now or self._ran_out(now)
-            if standing or self.loss is not None or self.state is not HoldState.HELD or self.released:
+            ending = self.released or self.forced or self.state is not HoldState.HELD
+            if standing or ending or self.loss is not None:
                 return
             self.loss = self._why() or self._why_lost(now)
-        self.client.notify(self)
+        self.client.notify(self, (self,))
         for client in self.clients():
             client.announce_loss(self, self.loss, quietly=quietly)
 

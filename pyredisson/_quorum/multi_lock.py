@@ -305,14 +305,19 @@ class MultiLockCore(HolderCore[MultiHold]):
         mine = {part.whole for own in owns for part in own.holds if part.whole is not None and own.sees(part)}
         mine = {whole for whole in mine if whole.key == self._key and whole.state is HoldState.HELD}
         for whole in mine:
-            whole.released = True  # What its owner ends itself is not lost,
-        forced = [await lock.force_unlock() for lock in self.locks]
-        for whole in mine:
-            if whole.held():  # but if the read side is left of a lock that its owner has for writing.
-                whole.released = False
-                whole.lost_part()
-            else:
-                whole.over()
+            whole.forced = True  # What its owner ends itself is not lost.
+        forced: list[bool] = []
+        try:
+            for lock in self.locks:
+                forced.append(await lock.force_unlock())
+        finally:
+            for whole in mine:
+                whole.forced = False
+                # Parts are left if that failed, or of the read side of a lock that its owner has for writing.
+                if len(forced) < len(self.locks) or whole.held():
+                    whole.lost_part()
+                else:
+                    whole.over()
         return any(forced)
 
     # ---- asking --------------------------------------------------------------------------------------------------

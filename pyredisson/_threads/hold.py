@@ -32,7 +32,7 @@ class Hold(LockBlock[LeaseT_co]):
             if not self._skip:
                 raise run(core.timeout_error(self._wait, held))
         elif self._on_loss is not None:
-            self._loss_callback = LossCallback(self._on_loss, held, core.client.runtime)
+            self._loss_callback = LossCallback(self._on_loss, held, hold, core.client.runtime)
         return self._lease  # type: ignore[return-value]
 
     def __exit__(

@@ -118,6 +118,31 @@ def test_a_waiter_has_its_hold_again_however_many_other_locks_were_used_meanwhil
     assert mine.locked() is False
 
 
+@pytest.mark.unheard
+@each_runtime
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "multi_lock"])
+@pytest.mark.parametrize("seconds", [None, 60], ids=["renewed", "fixed"])
+def test_a_block_whose_lock_a_wait_cannot_acquire_again_is_lost(world, alice, kind, seconds):
+    called, lost, why = [], [], "a condition released it for its wait, and could not acquire it again"
+    client = world.client(max_wait_without_check=0.5, on_lock_lost=lambda name, _: lost.append(name))
+    held = handle(alice, client, kind)
+    mine = condition(alice, client, "lock" if kind == "multi_lock" else kind)
+    with (
+        pytest.raises(LockLostError, match=why),
+        held.hold(lease_time=seconds, on_loss=lambda: called.append(1)) as lease,
+    ):
+        pending = alice.start(mine.wait)
+        world.until(lambda: world.redis.command("ZCARD", WAITERS) == 1)
+        world.redis.command("SET", "orders", "foreign")
+        world.redis.command("DEL", WAITERS)  # It was notified.
+        assert "the key 'orders' holds a string" in str(pending.error())
+        assert lease.lost
+        with pytest.raises(LockLostError, match=why):
+            lease.ensure_held()
+        world.until(lambda: called and lost)
+    assert (called, lost) == ([1], [held.real.name])
+
+
 def test_a_wait_that_times_out(world, alice):
     mine = condition(alice, world.client())
     with mine:

@@ -1,7 +1,9 @@
 """A lease that was asked for ends by itself, in silence; ``extend()`` prolongs it."""
 
+import asyncio
 import logging
 import math
+import time
 from datetime import timedelta
 
 import pytest
@@ -10,7 +12,7 @@ from pyredisson import LockLostError, LockNotOwnedError
 from pyredisson._core.requests import ForceCall
 from tests.promises.kinds import handle, lock_of
 from tests.worlds.base import KEPT, Remote, World
-from tests.worlds.environments import each_runtime, sync_and_async
+from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
 
 
 @pytest.mark.parametrize("lease", [20, 20.0, timedelta(seconds=20)], ids=["int", "float", "timedelta"])
@@ -156,6 +158,32 @@ def test_who_acquires_while_the_lock_is_forced_open_is_renewed_and_notified(worl
     world.until(lambda: len(lost) == 2, what="the holder, and who acquired it then")
 
 
+@sync_and_async
+def test_an_extension_is_repeated_if_an_inner_block_was_left_before_its_answer_was_read(world, alice, bob):
+    client = world.client(presence=False, lock_watchdog_timeout=900)
+    mine, runtime = alice.lock(client), client.real._core.runtime
+    evaluate, answered, left = runtime.eval, [], []
+
+    async def answered_late(*args, **options):
+        answer = await evaluate(*args, **options)
+        first, late = not answered, runtime.now() + 20
+        answered.append(answer)
+        while first and not left and runtime.now() < late:
+            await runtime.sleep(0.01)
+        return answer
+
+    with mine.hold(lease_time=30) as lease:
+        inner = mine.hold(lease_time=30)
+        inner.enter()
+        runtime.eval = answered_late
+        extending = alice.start(lease.extend, 60)
+        world.until(lambda: answered)
+        bob.do(World.leave(inner.real))
+        left.append(True)
+        assert extending.result() is True
+        assert lease.remaining() > 50
+
+
 @each_runtime
 @pytest.mark.parametrize("kind", ["lock", "multi_lock"])
 def test_a_lease_says_what_its_owner_itself_has_freed(alice, client, kind):
@@ -183,3 +211,50 @@ def test_a_fixed_lease_that_runs_out_says_that_nothing_renews_it(world, alice, c
         alice.lock(client).hold(lease_time=0.3),
     ):
         world.pass_time(0.4)
+
+
+@sync_and_async
+@pytest.mark.parametrize("kind", ["lock", "token_lock", "multi_lock"])
+def test_an_extension_that_is_answered_after_the_lease_has_ended_is_none(world, proxy, alice, kind):
+    mine = handle(alice, world.through(proxy.port, timeout=9, presence=False), kind)
+    mine.lock(0.5)
+    proxy.latency(0.8)
+    with pytest.raises(LockLostError):
+        mine.extend(60)
+    with pytest.raises(LockNotOwnedError):
+        mine.ensure_held()
+
+
+@sync_and_async
+def test_what_joins_a_lease_that_has_ended_meanwhile_is_a_hold_of_its_own(world, proxy, alice):
+    mine = handle(alice, world.through(proxy.port, timeout=9, presence=False), "lock")
+    mine.lock(0.5)
+    proxy.latency(0.8)
+    joining = alice.start(mine.lock, 60)
+    world.until(lambda: world.redis.ttl("orders") > 10)
+    proxy.latency(0)
+    joining.result()
+    assert mine.get_hold_count() == 1
+    mine.unlock()
+    with pytest.raises(LockLostError, match="its lease expired"):
+        mine.unlock()
+
+
+@asyncio_only
+def test_a_lost_lease_does_not_become_valid_again(world):
+    """Its event loop is blocked while it is extended."""
+    client = world.client()
+
+    async def main():
+        with pytest.raises(LockLostError):
+            async with client.real.get_lock("orders").hold(lease_time=0.3) as lease:
+                extending = asyncio.ensure_future(lease.extend(60))
+                await asyncio.sleep(0)
+                time.sleep(0.4)  # noqa: ASYNC251
+                assert lease.lost
+                with pytest.raises(LockLostError):
+                    await extending
+                assert lease.lost
+                lease.ensure_held()
+
+    world.run(main)

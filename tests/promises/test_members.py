@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -683,3 +684,29 @@ def test_who_forces_all_members_open_by_themselves_loses_the_multi_lock(world, a
     assert several.try_lock() is True
     several.unlock()
     assert members.free()
+
+
+@each(SINGLE, MADE, APART, ALL, QUORUM)
+@pytest.mark.parametrize("forced", [False, True], ids=["none", "all but one"])
+def test_a_force_unlock_that_fails_loses_the_multi_lock_only_if_too_few_members_are_left(world, alice, case, forced):
+    called, lost = [], []
+    members = Members(world, alice, case, on_lock_lost=lambda name, _: lost.append(name), **FAR_AWAY)
+    several, index = members.all(), members.count - 1 if forced else 0
+    held = several.hold(on_loss=lambda: called.append(1))
+    lease = held.enter()
+    members.stores[index].delete(members.names[index])
+    members.stores[index].command("SET", members.names[index], "foreign")
+    with pytest.raises(LockError, match="holds a string"):
+        several.force_unlock()
+    assert lease.lost is forced
+    if forced:
+        world.until(lambda: called and several.real.name in lost)
+        raises_lost(several.ensure_held)
+    else:
+        several.ensure_held()
+        lease.ensure_held()
+        assert several.get_hold_count() == 1
+    with suppress(LockError):  # By then the foreign key is found, too.
+        held.__exit__(None, None, None)
+    assert called == [1] * forced
+    assert (several.real.name in lost) is forced

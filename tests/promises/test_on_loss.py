@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from pyredisson import LockLostError, events
+from pyredisson import LockLostError, LockNotOwnedError, events
 from tests.promises.kinds import handle, over
 from tests.waiting import soon
 from tests.worlds.base import KEPT
@@ -82,6 +82,44 @@ def test_the_blocks_of_one_owner_have_a_callback_each(world, alice):
             world.redis.delete("orders")
             world.until(lambda: outer and inner)
     assert (outer, inner, left) == ([1], [1], [])
+
+
+@each_runtime
+@pytest.mark.parametrize("kind", ["lock", "multi_lock"])
+@pytest.mark.parametrize("how", ["unlock", "force_unlock"])
+def test_it_is_not_called_for_a_later_hold_of_the_same_owner(world, alice, kind, how):
+    called, later = [], []
+    mine = handle(alice, world.client(lock_watchdog_timeout=SHORT), kind)
+    with (
+        pytest.raises(LockNotOwnedError, match="released or force-unlocked inside it") as refusal,
+        mine.hold(on_loss=lambda: called.append(1)),
+    ):
+        getattr(mine, how)()
+        with pytest.raises(LockLostError), mine.hold(on_loss=lambda: later.append(1)):
+            world.redis.delete("orders")
+            world.until(lambda: later)
+    assert not isinstance(refusal.value, LockLostError)
+    assert (called, later) == ([], [1])
+
+
+@asyncio_only
+@pytest.mark.parametrize("how", ["unlock", "force_unlock"])
+def test_a_block_is_not_cancelled_for_a_later_hold_of_its_task(world, how):
+    client = world.client(lock_watchdog_timeout=60)
+
+    async def main():
+        lock, lost, went_on = client.real.get_lock("orders"), asyncio.Event(), False
+        with pytest.raises(LockNotOwnedError, match="released or force-unlocked inside it"):
+            async with lock.hold(cancel_on_loss=True):
+                await getattr(lock, how)()
+                with pytest.raises(LockLostError):
+                    async with lock.hold(on_loss=lost.set):
+                        await asyncio.ensure_future(lock.force_unlock())
+                        await asyncio.wait_for(lost.wait(), 10)
+                went_on = True
+        assert went_on
+
+    world.run(main)
 
 
 @each_runtime

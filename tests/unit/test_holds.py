@@ -329,9 +329,9 @@ def test_a_loss_found_in_the_background_is_reported_by_the_next_unlock(ownership
 
 def test_a_renewal_counts_from_when_it_was_sent(ownership):
     take(ownership, PLAIN)
-    ownership.renewed(ownership.generation, 1010 + certain_for(30_000))
+    assert ownership.renewed(ownership.generation, 1010 + certain_for(30_000), 1010.1)
     assert ownership.deadline == 1010 + certain_for(30_000)
-    ownership.renewed(ownership.generation, 1005 + certain_for(30_000))
+    assert ownership.renewed(ownership.generation, 1005 + certain_for(30_000), 1010.1)
     assert ownership.deadline == 1010 + certain_for(30_000), "never brought forward"
 
 
@@ -339,11 +339,20 @@ def test_a_renewal_of_another_generation_counts_for_nothing(ownership):
     take(ownership, PLAIN)
     generation, deadline = ownership.generation, ownership.deadline
     take(ownership, PLAIN)
-    ownership.renewed(generation, 2000.0)
+    assert not ownership.renewed(generation, 2000.0, 1000.0)
     assert ownership.deadline == deadline
     ownership.lose("forced")
-    ownership.renewed(ownership.generation, 2000.0)
+    assert not ownership.renewed(ownership.generation, 2000.0, 1000.0)
     assert ownership.remaining(1000.0) == 0.0
+
+
+def test_a_renewal_that_is_confirmed_after_the_deadline_counts_for_nothing(ownership):
+    take(ownership, PLAIN)
+    deadline = ownership.deadline
+    assert not ownership.renewed(ownership.generation, deadline + 10, deadline)
+    assert ownership.deadline == deadline
+    assert ownership.renewed(ownership.generation, deadline + 10, deadline - 0.001)
+    assert ownership.deadline == deadline + 10
 
 
 # ---- the table -------------------------------------------------------------------------------------------------------
