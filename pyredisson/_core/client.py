@@ -535,7 +535,7 @@ class ClientCore:
             if self.watchdog.watching():
                 self.watchdog.report_when_closed()
         if not self.watchdog.watching():
-            self.ownerships.end()
+            self.ownerships.end_unless_needed()
         self.subscriptions.close(ClientClosedError("this client was closed while waiting"))
 
     def all_held(self) -> list[Ownership]:
