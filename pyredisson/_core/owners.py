@@ -135,6 +135,17 @@ class CallChains:
         self.limit = 2 * len(left) + FEW  # So it costs nothing on average, however much is held.
         return outer
 
+    def leave(self, trace: Trace) -> None:
+        """Leave out a trace of a released hold, if it is the innermost of the calling context.
+
+        Else each of many nested unlocks would pass those that have ended before it.
+        """
+        variable = self.variable
+        if variable.get() is trace:
+            token = variable.set(trace.outer)
+            if token.old_value is not trace:
+                variable.reset(token)  # A signal handler has acquired the lock between two steps.
+
     def trace_of(self, hold: SingleHold) -> Trace | None:
         """Return what stands for a hold in the calling context, if it is visible there."""
         known = hold.trace() if hold.trace is not None else None
