@@ -184,7 +184,10 @@ def _words(event: events.Event) -> dict[str, Any]:
     words = dict(vars(event))
     match event:
         case events.Lost(reason=InMargin() as reason) if (left := reason.left()) is not None:
-            words["reason"] = f"{reason}; no one else can acquire it for another {max(0.0, left):.1f} s"
+            left = max(0.0, left)
+            words["reason"] = f"{reason}; unless it was taken away, no one else can acquire it for another {left:.1f} s"
+        case events.OutcomeUnknown(request=request):
+            words["then"] = "" if request in NOT_SETTLED else "; settling it in the background"
         case events.HeldTooLong(stack=stack) | events.WaitingTooLong(stack=stack):
             words["doing"] = "; it is at:\n" + "\n".join(stack) if stack else ""
         case events.PermitsDiffer(name=name):
