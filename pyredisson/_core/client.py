@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyredisson._core import events
 from pyredisson._core.acquiring import settle
-from pyredisson._core.deadline import CLEANUP_BUDGET, REPEAT, certain_for
+from pyredisson._core.deadline import CLEANUP_BUDGET, REPEAT, certain_for, least_lease_ms
 from pyredisson._core.failures import (
     ANOTHER,
     Connecting,
@@ -260,8 +260,11 @@ class ClientCore:
     def check_lease(self, lease_ms: int, what: str = "lease_time") -> None:
         """Raise ``ValueError`` for a fixed lease that would be lost at once: one not longer than the loss margin."""
         margin = self.config.loss_margin
-        if lease_ms <= margin * 1000:
-            raise ValueError(f"{what}={lease_ms / 1000:g} must be longer than Config.loss_margin ({margin:g} s)")
+        if margin and self.certain_for(lease_ms) <= 0:
+            raise ValueError(
+                f"{what}={lease_ms / 1000:g} must be longer than Config.loss_margin ({margin:g} s) and the drift of "
+                f"clocks: at least {least_lease_ms(margin) / 1000} s"
+            )
 
     async def exchange(
         self,

@@ -379,7 +379,7 @@ class HolderCore(ABC, Generic[HeldT]):
         return self.made_for or caller
 
     def check_lease(self, lease: int) -> None:
-        """Raise ``ValueError`` for a fixed lease, in ms, that is not longer than the loss margin of a client."""
+        """Raise ``ValueError`` for a fixed lease, in ms, of which the loss margin of a client leaves nothing."""
         for client in self.clients()[1]:
             client.check_lease(lease)
 

@@ -447,7 +447,7 @@ async def extend(
     Raises:
         LockLostError: It was lost.
         LockNotOwnedError: Its owner does not hold it.
-        ValueError: The lease is not longer than the loss margin.
+        ValueError: The loss margin leaves nothing of the lease.
     """
     client.check_lease(lease_ms)
     if ownership.pending is not None:

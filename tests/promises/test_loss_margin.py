@@ -286,6 +286,20 @@ def test_a_term_of_a_leader_follows_it(world, alice):
 
 
 @each_runtime
+@pytest.mark.parametrize("kind", ["lock", "fenced_lock", "token_lock", PERMITS, "multi_lock"])
+def test_a_fixed_lease_of_which_clock_drift_leaves_nothing_is_refused(world, alice, kind):
+    """It would be lost before its grant arrives, however soon that is."""
+    client = world.client(loss_margin=MARGIN)
+    mine = handle(alice, client, kind) if kind == "multi_lock" else single(alice, client, kind)
+    for call in (mine.hold,) if kind == PERMITS else (mine.hold, mine.lock):
+        with pytest.raises(
+            ValueError, match=r"=1\.21 must be .*margin \(1\.2 s\) and the drift of clocks: at least 1\.215 s$"
+        ):
+            call(lease_time=1.21)
+    assert world.redis.everything().keys() <= {"orders"}, "nothing was sent"
+
+
+@each_runtime
 @each_kind
 def test_a_fixed_lease_that_is_not_longer_is_refused(world, alice, kind, key):
     mine = single(alice, world.client(loss_margin=MARGIN), kind)
