@@ -40,8 +40,8 @@ LINES = {
         "AcquireFailed": "lock %(name)r of %(who)s: the acquire failed after %(waited).3f s: %(error)r",
     },
     (_lock, logging.INFO): {
-        "GivenBack": "lock %(name)r of %(who)s: an unanswered request was settled, and what it may have acquired was "
-        "released",
+        "GivenBack": "lock %(name)r of %(who)s: a request that was not answered, or too late, was settled: what it may "
+        "have acquired was released",
     },
     (_lock, logging.WARNING): {
         "Lost": "lock %(name)r of %(who)s was lost: %(reason)s",

@@ -224,7 +224,8 @@ def test_the_certain_time_is_shorter_than_the_lease(world):
 
 
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "fenced_lock", "token_lock", "write_lock", PERMITS])
-def test_a_lease_that_is_over_when_its_grant_arrives_is_an_error_after_the_third(world, client, alice, kind):
+def test_a_lease_that_is_over_when_its_grant_arrives_is_an_error_after_the_third(world, client, alice, kind, caplog):
+    caplog.set_level(logging.INFO, logger="pyredisson")
     mine = handle(alice, client, kind)
     if kind == PERMITS:
         mine.try_set_permits(1)
