@@ -373,10 +373,10 @@ async def force_unlock(client: ClientCore, kind: LockKind, ownership: Ownership)
     try:
         reply, _, _ = await client.exchange(ForceCall(kind, ownership, request_id, lease), epoch)
     except Failure as failure:
-        error = client.explain(failure, ownership, "a force_unlock", lease)
+        error = client.explain(failure, ownership, "a force_unlock", None)
         raise await explain_type(client.finder, error, ownership.name, kind.layout) from failure.cause
     if type(reply) is bytes:
-        raise client.explain(unusable(reply), ownership, "a force_unlock", lease)
+        raise client.explain(unusable(reply), ownership, "a force_unlock", None)
     if reply is None and kind.one_sided:
         return False  # The other side is held, and stays so.
     for each, generation in victims:
@@ -472,7 +472,7 @@ async def extend(
         if failed is None:
             return True
         if isinstance(failed, (Rejected, Unusable)):
-            raise client.explain(failed, ownership, "an extension", lease_ms) from failed.cause
+            raise client.explain(failed, ownership, "an extension", None) from failed.cause
         await runtime.sleep(min(RETRY.pause(failures, runtime.jitter), max(0.0, over - runtime.now())))
         failures += 1
         expire(client, ownership)

@@ -27,6 +27,9 @@ _pubsub = logging.getLogger("pyredisson.pubsub")
 _server = logging.getLogger("pyredisson.server")
 
 
+#: Requests without an answer that nothing settles: their callers call them again, or their client is closed.
+NOT_SETTLED = {"a force_unlock", "an extension", "the release of a block"}
+
 #: Whether acquires and releases are logged, too.
 wants_all: Callable[[], bool] = partial(_lock.isEnabledFor, logging.DEBUG)
 
@@ -45,8 +48,8 @@ LINES = {
     },
     (_lock, logging.WARNING): {
         "Lost": "lock %(name)r of %(who)s was lost: %(reason)s",
-        "OutcomeUnknown": "lock %(name)r of %(who)s: the outcome of %(request)s is unknown (%(server)s: %(error)s); "
-        "settling it in the background",
+        "OutcomeUnknown": "lock %(name)r of %(who)s: the outcome of %(request)s is unknown (%(server)s: %(error)s)"
+        "%(then)s",
         "HolderGone": "lock %(name)r of %(who)s: its holder is gone, so it is no longer renewed: %(hint)s",
         "LeftBehind": "lock %(name)r of %(who)s: %(holder)s still holds it from an earlier call and now runs another "
         "one. Only the call that acquired it can release it: use hold(), whose block may be left in any thread, or "
