@@ -85,7 +85,7 @@ class LockNotOwnedError(LockError):
 class LockLostError(LockNotOwnedError):
     """The calling thread (or task) held the lock, and lost it: the lease expired, or the lock was taken from it."""
 
-    _early = False  # Whether no one else can have acquired it by then.
+    _early = False  # Whether no one else can have acquired it by then, unless it was taken away.
 
 
 class LockTimeoutError(LockError, TimeoutError):

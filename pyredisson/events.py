@@ -172,7 +172,7 @@ class LeftBehind(LockEvent):
 
 @record
 class OutcomeUnknown(LockEvent):
-    """A request was sent, and its outcome could not be determined in time; it is being settled in the background.
+    """A request was sent, and its outcome could not be determined in time. Acquires and releases are then settled.
 
     Attributes:
         request: The kind of request.
@@ -185,7 +185,7 @@ class OutcomeUnknown(LockEvent):
 
 @record
 class GivenBack(LockEvent):
-    """An unanswered request was settled: what it may have acquired was released."""
+    """A request that was not answered, or too late, was settled: what it may have acquired was released."""
 
 
 @record

@@ -289,8 +289,8 @@ def late_again(late: tuple[float, ...], what: str, name: str, lease_ms: int, too
         return late
     times = ", ".join(f"{1000 * each:.3g}" for each in late)
     raise LockError(
-        f"{what} {name!r} can never be held: {len(late)} times in a row a lease of {lease_ms} ms had ended before its "
-        f"grant arrived, {times} ms after it was requested. Use a longer lease",
+        f"{what} {name!r} can never be held: {len(late)} times in a row a lease of {lease_ms} ms was no longer "
+        f"certain when its grant arrived, {times} ms after it was requested. Use a longer lease",
         name=name,
     )
 

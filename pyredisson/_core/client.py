@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyredisson._core import events
 from pyredisson._core.acquiring import settle
-from pyredisson._core.deadline import CLEANUP_BUDGET, REPEAT, certain_for
+from pyredisson._core.deadline import CLEANUP_BUDGET, REPEAT, certain_for, least_lease_ms
 from pyredisson._core.failures import (
     ANOTHER,
     Connecting,
@@ -262,10 +262,13 @@ class ClientCore:
         return certain_for(lease_ms, self.config.loss_margin)
 
     def check_lease(self, lease_ms: int, what: str = "lease_time") -> None:
-        """Raise ``ValueError`` for a fixed lease that would be lost at once: one not longer than the loss margin."""
+        """Raise ``ValueError`` for a fixed lease that would be lost at once, by the loss margin."""
         margin = self.config.loss_margin
-        if lease_ms <= margin * 1000:
-            raise ValueError(f"{what}={lease_ms / 1000:g} must be longer than Config.loss_margin ({margin:g} s)")
+        if margin and self.certain_for(lease_ms) <= 0:
+            raise ValueError(
+                f"{what}={lease_ms / 1000:g} must be longer than Config.loss_margin ({margin:g} s) and the drift of "
+                f"clocks: at least {least_lease_ms(margin) / 1000} s"
+            )
 
     async def exchange(
         self,
@@ -494,24 +497,28 @@ class ClientCore:
                     raise telling from None
             await runtime.sleep(next(pauses))
 
-    def explain(self, failure: Failure, ownership: Ownership, what: str, lease_ms: int) -> Exception:
+    def explain(self, failure: Failure, ownership: Ownership, what: str, lease_ms: int | None) -> Exception:
         """Return the error to show to the user for a request without a usable reply.
 
         One that may have taken effect is settled in the background from here on. Only if this call has sent it is its
         outcome the caller's business; see :attr:`Failure.earlier`.
+
+        ``lease_ms``: the lease of that request; ``None``: it is not settled, but called again.
         """
         unanswered = isinstance(failure, Unanswered)
-        if unanswered:
+        if unanswered and lease_ms is not None:
             self.settle_later(ownership, lease_ms)
         if failure.earlier or not unanswered:
             return unreached(self, failure, f"lock {ownership.name!r}")
         self.emit(
             events.OutcomeUnknown(ownership.name, ownership.owner, what, failure.cause, who=ownership.who.describe())
         )
+        then = "it is being settled in the background until the lease expires"
+        if lease_ms is None:
+            then = "it may have been executed, and is not repeated: call it again"
         error = OutcomeUnknownError(
             f"{what} of lock {ownership.name!r} was sent, and its outcome could not be determined "
-            f"({type(failure.cause).__name__}: {failure.cause}); it is being settled in the background until "
-            "the lease expires",
+            f"({type(failure.cause).__name__}: {failure.cause}); {then}",
             name=ownership.name,
         )
         error.__cause__ = failure.cause
@@ -539,7 +546,7 @@ class ClientCore:
             if self.watchdog.watching():
                 self.watchdog.report_when_closed()
         if not self.watchdog.watching():
-            self.ownerships.end()
+            self.ownerships.end_unless_needed()
         self.subscriptions.close(ClientClosedError("this client was closed while waiting"))
 
     def all_held(self) -> list[Ownership]:

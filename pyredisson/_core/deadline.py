@@ -162,6 +162,12 @@ def certain_for(milliseconds: int, margin: float = 0.0) -> float:
     return lease - lease * DRIFT_FACTOR - DRIFT_FLOOR - margin
 
 
+def least_lease_ms(margin: float) -> int:
+    """Return the shortest lease, in ms, of which anything is certain; see :func:`certain_for`."""
+    about = math.floor((margin + DRIFT_FLOOR) / (1 - DRIFT_FACTOR) * 1000)
+    return next(each for each in itertools.count(about) if certain_for(each, margin) > 0)
+
+
 class Deadline(NamedTuple):
     """A moment on the runtime's monotonic clock, or never."""
 

@@ -233,7 +233,10 @@ def lost_error(held: Owned, reason: str = GONE) -> LockLostError:
     left = reason.left() if isinstance(reason, InMargin) else None
     early = isinstance(reason, InTime) or (left is not None and left > 0)
     if left is not None and left > 0:
-        text = f"{lost}. No one else can acquire it for another {left:.1f} s: stop what it protects before that"
+        text = (
+            f"{lost}. Unless it was taken away, no one else can acquire it for another {left:.1f} s: stop what it "
+            "protects before that"
+        )
     elif early:
         text = f"{lost}. It was given up before anyone else could acquire it"
     else:
@@ -382,7 +385,7 @@ class HolderCore(ABC, Generic[HeldT]):
         return self.made_for or caller
 
     def check_lease(self, lease: int) -> None:
-        """Raise ``ValueError`` for a fixed lease, in ms, that is not longer than the loss margin of a client."""
+        """Raise ``ValueError`` for a fixed lease, in ms, of which the loss margin of a client leaves nothing."""
         for client in self.clients()[1]:
             client.check_lease(lease)
 

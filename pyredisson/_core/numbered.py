@@ -77,6 +77,7 @@ class Operation(Generic[T]):
         read: Reads the reply. Raises ``Unusable``.
         undo: Returns the script that undoes the request of a number and a value; ``None``: an abandoned request is
             completed.
+        undone: What is done by that, in messages.
         known_for: Seconds after sending for which the same request is answered with its outcome.
         completes: Whether it is completed in the background if it was refused for a reason that passes. The same call
             of the same owner continues it.
@@ -87,6 +88,7 @@ class Operation(Generic[T]):
     script: ScriptCall
     read: Callable[[Reply], T]
     undo: Callable[[int, bytes], ScriptCall] | None = None
+    undone: str = "anything it acquired is being released"
     known_for: float = KNOWN_FOR
     completes: bool = False
     request: NumberedRequest | None = None
@@ -101,6 +103,7 @@ class NumberedCall(Generic[T]):
         kind: What that is called in messages.
         operation: The operation.
         value: What distinguishes this call of it from others: the ids of permits.
+        check: What to do about an outcome that stays unknown, in messages.
         left: Whether the caller has left, so that it is made in the background, under the client's name.
 
     Attributes:
@@ -121,11 +124,13 @@ class NumberedCall(Generic[T]):
         operation: Operation[T],
         value: bytes = b"",
         *,
+        check: str = "check its value",
         left: bool = False,
     ) -> None:
         self._client = client
         self._names = names
         self._kind = kind
+        self._check = check
         self._operation = operation
         self._value = value
         who = None
@@ -327,16 +332,16 @@ class NumberedCall(Generic[T]):
         client.emit(events.OutcomeUnknown(name, owner, operation.what, failure.cause))
         for_long = "for up to a minute" if operation.known_for < math.inf else "as long as this client is open"
         if client.runtime.now() >= self.begun + operation.known_for:
-            then = "that was too long ago to be settled: compare its value with what is in use"
+            then = f"that was too long ago to be settled: {self._check}"
         elif operation.undo is not None:
             then = (
-                f"anything it acquired is being released in the background, {for_long}: treat it as failed. If the "
-                "server is unreachable for longer, compare the available permits with those in use"
+                f"{operation.undone} in the background, {for_long}: treat it as failed. If the server is unreachable "
+                f"for longer, {self._check}"
             )
         else:
             then = (
                 f"it is being repeated in the background, {for_long}, and takes effect at most once: do not call it "
-                "again. If the server is unreachable for longer, check its value then"
+                f"again. If the server is unreachable for longer, {self._check}"
             )
         error = OutcomeUnknownError(
             f"{operation.what} of {self._kind} {name!r} was sent, and its outcome could not be determined "

@@ -73,7 +73,7 @@ class CallChains:
         variable: Has the trace of the innermost hold that is visible in a context.
     """
 
-    __slots__ = ("limit", "members", "serial", "variable")
+    __slots__ = ("_in_use", "limit", "members", "serial", "variable")
 
     def __init__(self) -> None:
         self.limit: int = FEW
@@ -83,11 +83,22 @@ class CallChains:
             self.variable: ContextVar[Trace | None] = _free.pop()
         except IndexError:
             self.variable = ContextVar("pyredisson.holds", default=None)
+        self._in_use = [self.variable]
 
     def end(self) -> None:
-        """No ownership is found by it any more: let others use its variable."""
-        _free.append(self.variable)
-        self.variable = ContextVar("pyredisson.holds", default=None)  # A call may be under way still.
+        """No ownership is found by it any more: let others use its variable. Idempotent."""
+        if self._give_back():
+            self.variable = ContextVar("pyredisson.holds", default=None)  # A call may be under way still.
+
+    def _give_back(self, free: list[ContextVar[Trace | None]] = _free) -> bool:
+        try:
+            free.append(self._in_use.pop())  # In one step: several threads may end it, and the garbage collector.
+        except IndexError:
+            return False
+        return True
+
+    def __del__(self) -> None:
+        self._give_back()  # What it has was lost, and its client is gone: no one leaves those blocks any more.
 
     # ---- what is visible -----------------------------------------------------------------------------------------
 
@@ -123,6 +134,17 @@ class CallChains:
         trace.behind = len(left)
         self.limit = 2 * len(left) + FEW  # So it costs nothing on average, however much is held.
         return outer
+
+    def leave(self, trace: Trace) -> None:
+        """Leave out a trace of a released hold, if it is the innermost of the calling context.
+
+        Else each of many nested unlocks would pass those that have ended before it.
+        """
+        variable = self.variable
+        if variable.get() is trace:
+            token = variable.set(trace.outer)
+            if token.old_value is not trace:
+                variable.reset(token)  # A signal handler has acquired the lock between two steps.
 
     def trace_of(self, hold: SingleHold) -> Trace | None:
         """Return what stands for a hold in the calling context, if it is visible there."""
@@ -351,6 +373,11 @@ class OwnershipTable:
         if of_lock is None or isinstance(of_lock, dict):
             return self._chains.get((name, who.thread_number))
         return of_lock.chains if of_lock.who.thread_number == who.thread_number else None
+
+    def end_unless_needed(self) -> None:
+        """The client has ended: do as :meth:`end`, unless a block may be left yet, if only to learn of its loss."""
+        if not any(hold.watched for each in self for hold in (*each.holds, *each.ended)):
+            self.end()
 
     def end(self) -> None:
         """The client has ended, or is another one from now on: nothing is found here any more."""

@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyredisson._core.hold import ENDED, FORFEITED, GONE, NO_CALL, CallNote, HoldState, InMargin, Owned, why_expired
@@ -65,6 +66,8 @@ T = TypeVar("T")
 
 #: How many holds that have ended are remembered, for their unlocks to come.
 REMEMBERED: Final = 100
+
+_LEASE_MS: Final[Callable[[SingleHold], int]] = attrgetter("lease_ms")
 
 
 def _no_one() -> None:
@@ -452,6 +455,8 @@ class Ownership(Owned):
         """The longest lease of the other holds; 0 if there are none."""
         if len(self.holds) <= len(releasing):
             return 0
+        if self.holds[-1:] == [*releasing]:  # As a rule; with many nested holds this costs little.
+            return max(map(_LEASE_MS, self.holds[:-1]))
         return max([hold.lease_ms for hold in self.holds if hold not in releasing], default=0)
 
     def begin_force(self) -> tuple[int, int]:
@@ -488,6 +493,10 @@ class Ownership(Owned):
             for hold in in_flight.holds:  # The watchdog may have given it up for lost meanwhile.
                 awaited = behind and hold.whole is not None and hold.whole.released
                 self.drop(hold, HoldState.RELEASED if awaited else in_flight.becoming)
+                if self.holds and not behind and hold.state is HoldState.OVER and self.chains is not None:
+                    trace = hold.trace() if hold.trace is not None else None
+                    if trace is not None:
+                        self.chains.leave(trace)
             if self.holds and deadline > self.deadline:
                 self.deadline = deadline
             return True

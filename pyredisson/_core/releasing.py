@@ -385,10 +385,10 @@ async def force_unlock(client: ClientCore, kind: LockKind, ownership: Ownership)
         ownership.outrank(request_id)
         if not isinstance(failure, Failure):
             raise
-        error = client.explain(failure, ownership, "a force_unlock", lease)
+        error = client.explain(failure, ownership, "a force_unlock", None)
         raise await explain_type(client.finder, error, ownership.name, kind.layout) from failure.cause
     if type(reply) is bytes:
-        raise client.explain(unusable(reply), ownership, "a force_unlock", lease)
+        raise client.explain(unusable(reply), ownership, "a force_unlock", None)
     if reply is None and kind.one_sided:
         return False  # The other side is held, and stays so.
     for each, generation in victims:
@@ -459,7 +459,7 @@ async def extend(
     Raises:
         LockLostError: It was lost.
         LockNotOwnedError: Its owner does not hold it.
-        ValueError: The lease is not longer than the loss margin.
+        ValueError: The loss margin leaves nothing of the lease.
     """
     client.check_lease(lease_ms)
     if ownership.pending is not None:
@@ -485,7 +485,7 @@ async def extend(
         if failed is None and renewal.effective:  # Else its owner's holds have changed meanwhile.
             return True
         if isinstance(failed, (Rejected, Unusable)):
-            raise client.explain(failed, ownership, "an extension", lease_ms) from failed.cause
+            raise client.explain(failed, ownership, "an extension", None) from failed.cause
         await runtime.sleep(min(RETRY.pause(failures, runtime.jitter), max(0.0, over - runtime.now())))
         failures += 1
         expire(client, ownership)

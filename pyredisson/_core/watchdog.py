@@ -273,6 +273,8 @@ class Watchdog:
         if self._earliest < math.inf:
             left = min(SLICE, max(0.0, self._earliest - self._runtime.now()))
             self._cancel_report = self._runtime.call_later(left, self.report_when_closed)
+        elif not self._watched:
+            self._client.ownerships.end_unless_needed()
 
     def watching(self) -> int:
         """How many ownerships are watched."""

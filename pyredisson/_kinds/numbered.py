@@ -71,6 +71,8 @@ class NumberedCore:
     stored: ClassVar[StoredKind]
     #: What it is called in messages.
     kind: ClassVar[str]
+    #: What to do about a change whose outcome stays unknown, in messages.
+    check: ClassVar[str] = "check its value"
 
     def __init__(self, client: ClientCore, names: NumberedNames) -> None:
         self.client: ClientCore = client
@@ -86,7 +88,7 @@ class NumberedCore:
         """Prepare an operation of the caller. ``value``: see :class:`NumberedCall`."""
         client = self.client
         client.check_open()
-        return NumberedCall(client, self.names, self.kind, operation, value)
+        return NumberedCall(client, self.names, self.kind, operation, value, check=self.check)
 
     def begin_wait(self) -> Wait | None:
         """Note that the caller waits. Returns what to give to ``Presence.end_wait``."""

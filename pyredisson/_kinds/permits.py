@@ -135,6 +135,7 @@ class PermitsCore(NumberedCore, ABC):
 
     __slots__ = ("_first", "_permits", "_resizes")
 
+    check = "compare the available permits with those in use"
     #: Whether a message may be the number of some permits that were made available, not of all.
     announces_some: ClassVar[bool] = False
 
@@ -416,7 +417,7 @@ class PermitsCore(NumberedCore, ABC):
         """
         client, closed = self.client, progress is None and cannot_wait(error)
         client.runtime.check_process()
-        call = NumberedCall(client, self.names, self.kind, release, permit, left=closed)
+        call = NumberedCall(client, self.names, self.kind, release, permit, check=self.check, left=closed)
         if closed:
             call.leave_later()
             release_later(client, call.to_settle())

@@ -180,6 +180,7 @@ class ConditionCore(NumberedCore):
 
     stored = StoredKind("condition", "condition", "number", ConditionNames, number="changes", subscribes=False)
     kind = "condition"
+    check = "notify again"
     names: ConditionNames  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(self, lock: LockCore) -> None:
@@ -372,7 +373,13 @@ class Visit:
 
     def joining(self) -> Operation[Refused | Granted]:
         """Return the operation that joins, and is undone if its caller leaves."""
-        return Operation("a wait", self.script("wait"), self.read, lambda number, value: self.script("leave"))
+        return Operation(
+            "a wait",
+            self.script("wait"),
+            self.read,
+            lambda number, value: self.script("leave"),
+            "its place among the parties is being given up",
+        )
 
     def leaving(self) -> Operation[int]:
         """Return the operation that ends it."""
@@ -418,6 +425,7 @@ class BarrierCore(NumberedCore):
 
     stored = StoredKind("barrier", "barrier", "number", BarrierNames, number="changes")
     kind = "barrier"
+    check = "look whether it is broken"
 
     def __init__(
         self,

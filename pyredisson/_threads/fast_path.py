@@ -122,7 +122,8 @@ def release(core: Any, block: AnyLease[Any] | bool, error: BaseException | None,
     hold: Any = next(iter(ownership.holds), None) if usual and os.getpid() == process.pid else None
     known = None if hold is None or hold.whole is not None else hold.trace()
     if lease is None and known is not None and ownership.chains.variable.get() is not known:
-        known = ownership.chains.trace_of(hold)  # It is not the innermost that is visible, as it mostly is.
+        # It is not the innermost that is visible, as it mostly is.
+        known = ownership.chains.trace_of(hold) if len(ownership.holds) == 1 else None
     if hold is not None and (known is not None if lease is None else lease._hold is hold):
         client, in_flight = core.client, ownership.in_flight
         sent, released, request_id = monotonic(), False, 0

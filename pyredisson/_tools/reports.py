@@ -328,7 +328,8 @@ def _leaks_of(lock: LockView, prefix: str) -> Iterable[Leak]:
             why = "its client was closed in a block: use --force only if its process has ended"
         yield Leak(lock.name, "holder_gone", f"held by {who}: {why}{when}", advice)
     if "permits_missing" in problems:
-        text = f"{lock.missing} of {lock.total} permits are taken, and no client says that it has them"
+        are, them = ("is", "it") if lock.missing == 1 else ("are", "them")
+        text = f"{lock.missing} of {lock.total} permits {are} taken, and no client says that it has {them}"
         yield Leak(lock.name, "permits_missing", text, tables.free_command(lock, prefix, lock.missing))
     if "dead_queue" in problems:
         dead = [each for each in lock.waiters if each.dead]
@@ -339,8 +340,12 @@ def _leaks_of(lock: LockView, prefix: str) -> Iterable[Leak]:
         yield Leak(lock.name, "dead_queue", text, until)
 
 
-#: The line for a semaphore of which it is not known whether permits are missing.
-IN_USE = "{} permits are taken that no client reports; if they stay so for a minute without use, they are missing"
+def _in_use(permits: int) -> str:
+    """Say of a semaphore that it is not known whether as many permits are missing."""
+    if permits == 1:
+        return "1 permit is taken that no client reports; if it stays so for a minute without use, it is missing"
+    taken = f"{permits} permits are taken that no client reports"
+    return f"{taken}; if they stay so for a minute without use, they are missing"
 
 
 def _without_holder(lock: LockView) -> int:
@@ -402,7 +407,7 @@ def leaks(pattern: str | None, *, url: str, prefix: str, as_json: bool) -> int:
                 leaks_found = "no leaks" if not number else "1 leak" if number == 1 else f"{number:,} leaks"
                 what = f"{leaks_found} among {counted.locks:,} locks"
             tables.print_lines([[(f"{what} · {url}", "dim")]])
-            used = [f"{tables.quoted(each.name)}: {IN_USE.format(_without_holder(each))}" for each in in_use[:SHOWN]]
+            used = [f"{tables.quoted(each.name)}: {_in_use(_without_holder(each))}" for each in in_use[:SHOWN]]
             tables.print_lines([[(line, "yellow")] for line in used])
     return _finish(look, url, ("connections", "waiters", "owners")) or (ExitCode.FAILED if number else 0)
 

@@ -313,7 +313,7 @@ class Inspector:
         if stored.taken is not None:
             raise ValueError(f"its permits are released by their ids: {_ids_to_release(server, stored)}")
         if view.total is not None and permits > (taken := view.total - (view.permits or 0)):
-            raise ValueError(f"only {taken} of its permits are taken, not {permits}")
+            raise ValueError(f"only {taken} of its permits {'is' if taken == 1 else 'are'} taken, not {permits}")
         reported = look.people.holds_of(decode_name(stored.key))
         self._forget_permits([each for each in reported if look.people.is_gone(each[0].client_id)], permits)
         release_plain_permits(server, stored, permits, self.servers.publishes_by(server))

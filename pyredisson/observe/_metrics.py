@@ -38,7 +38,7 @@ OF_LOCKS: dict[type[events.Event], Metric] = {
         "outcomes_unknown", "{request}", "Requests whose outcome could not be determined in time."
     ),
     events.GivenBack: Metric(
-        "settled", "{request}", "Unanswered acquires that were settled: what they had acquired was released."
+        "settled", "{request}", "Acquires that were not answered in time: what they had acquired was released."
     ),
 }
 #: Counters of all clients together.

@@ -27,6 +27,9 @@ _pubsub = logging.getLogger("pyredisson.pubsub")
 _server = logging.getLogger("pyredisson.server")
 
 
+#: Requests without an answer that nothing settles: their callers call them again, or their client is closed.
+NOT_SETTLED = {"a force_unlock", "an extension", "the release of a block"}
+
 #: Whether acquires and releases are logged, too.
 wants_all: Callable[[], bool] = partial(_lock.isEnabledFor, logging.DEBUG)
 
@@ -40,13 +43,13 @@ LINES = {
         "AcquireFailed": "lock %(name)r of %(who)s: the acquire failed after %(waited).3f s: %(error)r",
     },
     (_lock, logging.INFO): {
-        "GivenBack": "lock %(name)r of %(who)s: an unanswered request was settled, and what it may have acquired was "
-        "released",
+        "GivenBack": "lock %(name)r of %(who)s: a request that was not answered, or too late, was settled: what it may "
+        "have acquired was released",
     },
     (_lock, logging.WARNING): {
         "Lost": "lock %(name)r of %(who)s was lost: %(reason)s",
-        "OutcomeUnknown": "lock %(name)r of %(who)s: the outcome of %(request)s is unknown (%(server)s: %(error)s); "
-        "settling it in the background",
+        "OutcomeUnknown": "lock %(name)r of %(who)s: the outcome of %(request)s is unknown (%(server)s: %(error)s)"
+        "%(then)s",
         "HolderGone": "lock %(name)r of %(who)s: its holder is gone, so it is no longer renewed: %(hint)s",
         "LeftBehind": "lock %(name)r of %(who)s: %(holder)s still holds it from an earlier call and now runs another "
         "one. Only the call that acquired it can release it: use hold(), whose block may be left in any thread, or "
@@ -184,7 +187,10 @@ def _words(event: events.Event) -> dict[str, Any]:
     words = dict(vars(event))
     match event:
         case events.Lost(reason=InMargin() as reason) if (left := reason.left()) is not None:
-            words["reason"] = f"{reason}; no one else can acquire it for another {max(0.0, left):.1f} s"
+            left = max(0.0, left)
+            words["reason"] = f"{reason}; unless it was taken away, no one else can acquire it for another {left:.1f} s"
+        case events.OutcomeUnknown(request=request):
+            words["then"] = "" if request in NOT_SETTLED else "; settling it in the background"
         case events.HeldTooLong(stack=stack) | events.WaitingTooLong(stack=stack):
             words["doing"] = "; it is at:\n" + "\n".join(stack) if stack else ""
         case events.PermitsDiffer(name=name):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 import time
 from collections.abc import Callable
@@ -12,8 +13,8 @@ import pytest
 
 from pyredisson import ClientClosedError, LockLostError, OutcomeUnknownError
 from pyredisson.events import ClosedWhileHolding, HeldAtClose, Lost, WatchdogLate
-from tests.forms import ended
-from tests.promises.kinds import warned
+from tests.forms import ended, enter_of, exit_of
+from tests.promises.kinds import handle, warned
 from tests.proxy import Proxy
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime, sync_and_async
@@ -124,6 +125,50 @@ def test_what_is_left_too_late_is_lost(world, kind, alice):
     with pytest.raises(LockLostError):
         leave(world, alice, block)
     assert lost == ["orders"]
+
+
+@sync_and_async
+@pytest.mark.parametrize("when", ["before close()", "after close()"])
+@pytest.mark.parametrize("kind", ["lock", "multi_lock"])
+def test_a_block_learns_of_its_loss_after_close(world, kind, when, alice):
+    lost = []
+    client = world.client(lock_watchdog_timeout=1.2, on_lock_lost=lambda name, number: lost.append(name))
+    block = handle(alice, client, kind)
+    block.enter()
+    if when == "before close()":
+        world.redis.command("FLUSHALL")
+        world.until(lambda: lost)
+    client.close()
+    world.until(lambda: lost)
+    with pytest.raises(LockLostError):
+        leave(world, alice, block)
+
+
+@sync_and_async
+@pytest.mark.parametrize("left", ["before close()", "after close()"])
+def test_closed_clients_leave_no_more_in_a_context_than_locks_were_in_use(world, alice, left):
+    clients = [world.client().real for _ in range(4)]
+
+    async def use(client):
+        blocks = [client.get_lock(f"orders-{number}") for number in range(10)]
+        for block in blocks:
+            await ended(enter_of(block)())
+        if left == "after close()":
+            await ended(client.close())
+        for block in blocks:
+            await ended(exit_of(block)(None, None, None))
+        if left == "before close()":
+            await ended(client.close())
+
+    async def variables():
+        found = []
+        for client in clients:
+            await use(client)
+            found.append(len(contextvars.copy_context()))
+        return found
+
+    after_one, *_, after_all = alice.do(world.function(variables))
+    assert after_all == after_one
 
 
 @sync_and_async

@@ -187,6 +187,37 @@ def test_an_acquire_with_unknown_outcome_is_undone(proxy, seats, call):
     assert seats.count == count
 
 
+#: What to do about an outcome that stays unknown.
+IN_DOUBT = {
+    "semaphore": (lambda each: each.acquire(), r"anything it acquired is .* the available permits with those in use$"),
+    "permit_expirable_semaphore": (lambda each: each.acquire(), "compare the available permits with those in use$"),
+    "bounded_semaphore": (lambda each: each.release(), "compare the available permits with those in use$"),
+    "count_down_latch": (lambda each: each.count_down(), "do not call it again.*, check its value$"),
+    "event": (lambda each: each.set(), "do not call it again.*, check its value$"),
+    "condition": (lambda each: each.notify(), "do not call it again.*, notify again$"),
+    "barrier": (lambda each: each.wait(5), r"its place among .* given up in the .*, look whether it is broken$"),
+}
+
+
+@pytest.mark.parametrize("kind", IN_DOUBT)
+def test_an_error_says_what_to_do_if_the_outcome_stays_unknown(world, proxy, alice, kind):
+    first, through = world.client(), world.through(proxy.port, timeout=1.2)
+    more = {"barrier": (3,), "bounded_semaphore": (1,)}.get(kind, ())
+    call, text = IN_DOUBT[kind]
+    if "semaphore" in kind and not more:
+        alice.get(first, kind, "seats").try_set_permits(2)
+    made = alice.get(through, kind, "seats", *more)
+    if kind == "bounded_semaphore":
+        made.acquire()
+    if kind == "condition":
+        made.enter()
+    silence = proxy.hold_request("EVALSHA", k=None)
+    with pytest.raises(OutcomeUnknownError, match=f"of .* 'seats' was sent.*{text}"):
+        call(made)
+    silence.remove()
+    proxy.heal()
+
+
 FINISHED = ["release", "add_permits", "set_permits", "add permits", "resize", "delete", "count_down"]
 
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from pyredisson import LockLostError, LockNotOwnedError
+from pyredisson import LockLostError, LockNotOwnedError, OutcomeUnknownError
+from tests.promises.kinds import warned
 from tests.worlds.base import KEPT
-from tests.worlds.environments import each_runtime
+from tests.worlds.environments import each_runtime, sync_and_async
 
 
 @each_runtime
@@ -65,3 +66,18 @@ def test_a_hold_that_had_run_out_before_is_not_called_lost(world, alice, bob):
     assert mine.get_hold_count() == 1
     mine.unlock()
     assert not losses
+
+
+@sync_and_async
+def test_one_without_an_answer_is_not_repeated_and_can_be_called_again(world, proxy, alice, bob, caplog):
+    mine, theirs = alice.lock(world.through(proxy.port, timeout=1.0)), bob.lock(world.client())
+    assert theirs.force_unlock() is False  # The server knows the script now.
+    theirs.lock()
+    silence = proxy.hold_request("EVALSHA", k=None)
+    with pytest.raises(OutcomeUnknownError, match=r"it may have been executed, and is not repeated: call it again$"):
+        mine.force_unlock()
+    (line,) = [each for each in warned(caplog) if "a force_unlock is unknown" in each]
+    assert "in the background" not in line
+    silence.remove()
+    proxy.heal()
+    assert mine.force_unlock() is True

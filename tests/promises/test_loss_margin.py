@@ -65,7 +65,7 @@ def test_until_the_lease_ends_on_the_server_no_error_speaks_of_an_overlap(world,
         mine.hold(lease_time=LEASE) as lease,
     ):
         world.until(lambda: lease.lost)
-        with pytest.raises(LockLostError, match=r"No one else can acquire it for another [01]\.\d s: stop") as early:
+        with pytest.raises(LockLostError, match=rf"{EARLY}\.\d s: stop") as early:
             lease.ensure_held()
         assert "overlap" not in str(early.value)
         world.pass_time(MARGIN + 0.1)
@@ -74,10 +74,26 @@ def test_until_the_lease_ends_on_the_server_no_error_speaks_of_an_overlap(world,
         ):
             lease.ensure_held()
     logged = [each.getMessage() for each in caplog.records if "was lost" in each.getMessage()]
-    assert all(re.search(r"no one else can acquire it for another [01]\.\d s$", each) for each in logged), logged
+    assert all(re.search(rf"; {EARLY.lower()}\.\d s$", each) for each in logged), logged
 
 
-EARLY = r"No one else can acquire it for another \d"
+@each_runtime
+@each_kind
+def test_a_loss_by_the_margin_does_not_deny_that_the_lease_was_taken_away(world, alice, bob, kind, key):
+    """The client cannot know it."""
+    mine, theirs = single(alice, world.client(loss_margin=WIDE), kind), single(bob, world.client(), kind)
+    with pytest.raises(LockLostError, match="may have overlapped"), mine.hold(lease_time=LONG) as lease:
+        if kind == PERMITS:
+            world.redis.delete(key)
+        else:
+            theirs.force_unlock()
+            assert theirs.try_lock()
+        world.until(lambda: lease.lost)
+        with pytest.raises(LockLostError, match=EARLY):
+            lease.ensure_held()
+
+
+EARLY = r"Unless it was taken away, no one else can acquire it for another \d"
 #: Lost soon, and long before anyone else can begin.
 LONG, WIDE = 12.0, 10.5
 
@@ -267,6 +283,20 @@ def test_a_term_of_a_leader_follows_it(world, alice):
     election = alice.get(client, "leader_election")
     with election.term() as term:
         assert 0 < term.remaining() <= certain_for(3000, MARGIN)
+
+
+@each_runtime
+@pytest.mark.parametrize("kind", ["lock", "fenced_lock", "token_lock", PERMITS, "multi_lock"])
+def test_a_fixed_lease_of_which_clock_drift_leaves_nothing_is_refused(world, alice, kind):
+    """It would be lost before its grant arrives, however soon that is."""
+    client = world.client(loss_margin=MARGIN)
+    mine = handle(alice, client, kind) if kind == "multi_lock" else single(alice, client, kind)
+    for call in (mine.hold,) if kind == PERMITS else (mine.hold, mine.lock):
+        with pytest.raises(
+            ValueError, match=r"=1\.21 must be .*margin \(1\.2 s\) and the drift of clocks: at least 1\.215 s$"
+        ):
+            call(lease_time=1.21)
+    assert world.redis.everything().keys() <= {"orders"}, "nothing was sent"
 
 
 @each_runtime

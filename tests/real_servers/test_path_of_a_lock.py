@@ -6,6 +6,7 @@ import asyncio
 import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import Context
@@ -18,6 +19,7 @@ import pytest
 import pyredisson
 import pyredisson.asyncio
 from pyredisson._kinds.lock import LockCore
+from tests.forms import ended, made_at_once
 from tests.servers import Server
 
 LIBRARY = Path(pyredisson.__file__).parent
@@ -213,6 +215,50 @@ def test_the_general_path_is_short(url, form, monkeypatch):
 def test_a_handle_a_call_costs_little(url):
     found = Context().run(in_threads, url, a_block)
     assert len(found) <= WITH_A_NEW_HANDLE, found
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["lock", "multi-lock"])
+@pytest.mark.parametrize("form", PAIR)
+def test_the_unlock_of_a_nested_hold_takes_no_more_steps_behind_many_others(url, form, several):
+    lines = []
+
+    def note(frame: FrameType, event: str, _: object) -> object:
+        if LIBRARY not in Path(frame.f_code.co_filename).parents:
+            return None
+        if event == "line":
+            lines.append(f"{frame.f_code.co_filename}:{frame.f_lineno}")
+        return note
+
+    async def steps(lock, depth):
+        """The fewest lines of the library that one of a few unlocks runs, after as many of them as stay held."""
+        for _ in range(2 * depth):
+            await ended(lock.lock())
+        for _ in range(depth):
+            await ended(lock.unlock())
+        found = []
+        for _ in range(5):
+            lines.clear()
+            sys.settrace(note)
+            try:
+                await ended(lock.unlock())
+            finally:
+                sys.settrace(None)
+            found.append(list(lines))
+        for _ in range(depth - 5):
+            await ended(lock.unlock())
+        return min(found, key=len)
+
+    async def compare():
+        client = (pyredisson if form == "threads" else pyredisson.asyncio).Redisson.from_url(url)
+        try:
+            lock, other = client.get_lock("path"), client.get_lock("path-other")
+            used = client.get_multi_lock(lock, other) if several else lock
+            return [await steps(used, depth) for depth in (20, 200)]
+        finally:
+            await ended(client.close())
+
+    few, many = Context().run(made_at_once if form == "threads" else lambda call: asyncio.run(call()), compare)
+    assert 0 < len(many) <= len(few) + 50, Counter(many).most_common(3)
 
 
 def test_a_pair_on_five_nodes_costs_little(fleet):

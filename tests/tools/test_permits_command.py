@@ -44,13 +44,26 @@ def report(result: Result) -> dict[str, Any]:
     return shown
 
 
+@pytest.mark.parametrize(
+    ("permits", "text"),
+    [
+        (1, "1 permit is taken that no client reports; if it stays so for a minute without use, it is missing"),
+        (2, "2 permits are taken that no client reports; if they stay so for a minute without use, they are missing"),
+    ],
+)
+def test_leaks_counts_the_permits_that_no_client_reports(own, client, permits, text):
+    assert client.get_semaphore("seats", permits=3).try_acquire(permits)
+    found = CliRunner().invoke(cli, ["leaks"], env={"PYREDISSON_URL": own.url})
+    assert f"seats: {text}" in " ".join(found.stdout.split())
+
+
 def test_permits_of_a_holder_that_is_gone_are_freed(client, run):
     semaphore = client.get_semaphore("seats", permits=3)
     assert semaphore.try_acquire(2)
     assert run("seats", "--free", "1").stdout == "seats: 3 permits, 2 free, 1 taken\n"
     assert semaphore.available_permits() == 2
     refused = run("seats", "--free", "2")
-    assert (refused.exit_code, refused.stderr) == (1, "seats: only 1 of its permits are taken, not 2\n")
+    assert (refused.exit_code, refused.stderr) == (1, "seats: only 1 of its permits is taken, not 2\n")
     assert run("nothing", "--free", "1").exit_code == 3
     assert run("seats", "--free", "1", "--set", "3").exit_code == 2
     permit = client.get_permit_expirable_semaphore("rooms", permits=2).acquire()

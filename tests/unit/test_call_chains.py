@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import gc
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -112,9 +113,30 @@ def test_holds_that_overlap_leave_nothing_in_a_context():
 
 
 def test_there_are_no_more_variables_than_locks_in_use_at_one_time():
+    gc.collect()
     before = len(call_chains._free)
     for _ in range(100):
         several = [CallChains() for _ in range(before + 50)]
         for each in several:
             each.end()
     assert len(call_chains._free) == before + 50
+
+
+def test_a_variable_is_given_back_once():
+    gc.collect()
+    before = len(call_chains._free)
+    several = [CallChains() for _ in range(before + 1)]
+    for each in several * 2:
+        each.end()
+    assert len(call_chains._free) == len(set(call_chains._free)) == before + 1
+
+
+def test_what_is_collected_gives_its_variable_back():
+    gc.collect()
+    before = len(call_chains._free)
+    several = [CallChains() for _ in range(before + 1)]
+    for each in several:
+        each.members = (each,)
+    del each, several
+    gc.collect()
+    assert len(call_chains._free) == len(set(call_chains._free)) == before + 1

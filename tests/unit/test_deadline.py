@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyredisson._core.deadline import DAY, MAX_SECONDS, certain_for, explicit, lease_ms, wait_seconds, whole_ms
+from pyredisson._core.deadline import (
+    DAY,
+    MAX_SECONDS,
+    certain_for,
+    explicit,
+    lease_ms,
+    least_lease_ms,
+    wait_seconds,
+    whole_ms,
+)
 
 
 class MyFloat(float):
@@ -91,6 +100,12 @@ def test_whole_milliseconds_stay_what_they_are(milliseconds):
         assert whole_ms(milliseconds / 1000) == milliseconds
     if milliseconds < 10**13:
         assert lease_ms(timedelta(milliseconds=milliseconds)) == milliseconds
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.05, 1, 1.2, 14.9, 1799.0, 40_000.0])
+def test_the_shortest_lease_of_which_anything_is_certain(margin):
+    least = least_lease_ms(margin)
+    assert certain_for(least, margin) > 0 >= certain_for(least - 1, margin)
 
 
 def test_a_lease_of_two_milliseconds_is_never_certain():
