@@ -282,6 +282,10 @@ class MultiLockCore(HolderCore[MultiHold]):
         held.over()
         await hand_over([(member.client, own, part) for _, member, own, part in held.each()], error)
 
+    def releases(self, held: MultiHold) -> bool:
+        """See :meth:`HolderCore.releases`; what is not of the client that became another one is released."""
+        return any(own.owner.startswith(member.client.id) for _, member, own, _ in held.each())
+
     def held_by_block(self, lease: Lease) -> MultiHold | None:
         """See :meth:`HolderCore.held_by_block`; ``None`` as well if it has ended."""
         whole = super().held_by_block(lease)

@@ -258,3 +258,43 @@ def test_permits_that_are_granted_meanwhile_are_lost(world, alice, monkeypatch, 
     with pytest.raises(ClientClosedError):
         acquire()
     assert mine.available_permits() == 0
+
+
+@sync_and_async
+@pytest.mark.parametrize("renewed", [0, 1])
+@pytest.mark.parametrize("how", ["hold", "with", "unlock"])
+def test_a_multi_lock_releases_what_its_other_clients_hold(world, alice, bob, renewed, how):
+    clients = [world.client(), world.client()]
+    several = over(alice, [client.real.get_lock(name) for client, name in zip(clients, "ab", strict=True)])
+    block = several.hold() if how == "hold" else several
+    several.lock() if how == "unlock" else block.enter()
+    [owner] = world.redis.hash("ab"[renewed])
+    clients[renewed].renew_identity()
+    with pytest.raises(LockLostError, match="new identity"):
+        several.unlock() if how == "unlock" else alice.do(world.leave(block.real))
+    assert bob.lock(world.client(), "ba"[renewed]).try_lock(), "that of the other client was released"
+    assert list(world.redis.hash("ab"[renewed])) == [owner], "and this one is left to its lease"
+
+
+@sync_and_async
+def test_a_quorum_that_stands_is_released_without_an_error(world, alice, bob):
+    clients = world.nodes(3, quorum_node_timeout=2.0)
+    several = over(alice, [client.real.get_lock("orders") for client in clients])
+    block = several.hold()
+    lease = block.enter()
+    clients[0].renew_identity()
+    assert not lease.lost, "two of three nodes are a quorum"
+    alice.do(world.leave(block.real))
+    assert [len(world.node(index).hash("orders")) for index in range(3)] == [1, 0, 0]
+
+
+@sync_and_async
+def test_a_multi_lock_of_one_client_is_left_to_the_earlier_one(world, client, alice):
+    several = over(alice, [client.real.get_lock(name) for name in "ab"])
+    block = several.hold()
+    block.enter()
+    before = world.redis.everything()
+    client.renew_identity()
+    with pytest.raises(LockLostError, match="new identity"):
+        alice.do(world.leave(block.real))
+    assert world.redis.everything() == before
