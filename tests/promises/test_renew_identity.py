@@ -298,3 +298,19 @@ def test_a_multi_lock_of_one_client_is_left_to_the_earlier_one(world, client, al
     with pytest.raises(LockLostError, match="new identity"):
         alice.do(world.leave(block.real))
     assert world.redis.everything() == before
+
+
+@sync_and_async
+def test_blocks_of_a_semaphore_know_their_own_permits(world, client, alice, bob):
+    mine = alice.get(client, "semaphore", permits=3)
+    theirs = Remote(mine.real, bob)
+    mine.enter()
+    client.renew_identity()
+    theirs.enter()
+    mine.enter()
+    alice.do(world.leave(mine.real))
+    with pytest.raises(LockLostError, match="new identity"):
+        alice.do(world.leave(mine.real))
+    assert mine.available_permits() == 1
+    bob.do(world.leave(mine.real))
+    assert mine.available_permits() == 2, "the one that was acquired before is lost"
