@@ -466,7 +466,12 @@ def begin_attempt(
     """Note that the lock is about to be requested. Returns the request, and the epoch of its first copy.
 
     Returns ``None`` while another call is at a request.
+
+    Raises:
+        ClientClosedError: The client has become another one.
     """
+    if not ownership.owner.startswith(client.id):
+        raise client.former(ownership)
     if ownership.kind is not kind:
         adopt(kind, ownership)
     begun = ownership.begin_acquire(hold)
@@ -552,8 +557,15 @@ async def _begin_in_turn(
 
 
 def end_attempt(client: ClientCore, call: AcquireCall, outcome: Outcome, sent: float) -> Answer:
-    """Note what the server replied to a request that was ``sent`` then. Raises ``LockLostError``."""
+    """Note what the server replied to a request that was ``sent`` then.
+
+    Raises:
+        LockLostError: What its owner holds is lost.
+        ClientClosedError: The client has become another one meanwhile: what was granted is left to its lease.
+    """
     ownership, hold = call.ownership, call.hold
+    if not ownership.owner.startswith(client.id):
+        raise client.former(ownership)
     if type(outcome) is LockAcquired:
         if outcome.token is not None:
             hold.number(outcome.token)

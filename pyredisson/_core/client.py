@@ -227,6 +227,13 @@ class ClientCore:
         if self.closed:
             raise ClientClosedError("this client was closed; make a new Redisson() to continue")
 
+    def former(self, ownership: Ownership) -> ClientClosedError:
+        """Return the error for a call of an owner of the client that this was before: it acquires nothing any more."""
+        ownership.disown()
+        if ownership.table is self.ownerships:  # It was entered at that very moment, and must not be found again.
+            self.ownerships.drop(ownership)
+        return ClientClosedError(ANOTHER)
+
     def refuse_interrupter(self, *held: Ownership) -> None:
         """Raise ``LockError`` for a signal handler (or a finalizer) that runs in the middle of a call on one of these.
 
@@ -298,6 +305,8 @@ class ClientCore:
         """
         if begun is not None and isinstance(begun[0], Exception) and not isinstance(begun[0], Unanswered):
             begun = None  # It surely had no effect.
+        if begun is None and not call.ownership.owner.startswith(self.id):
+            raise Rejected(ClientClosedError(ANOTHER))
         sent = self.runtime.now() if begun is None else begun[1]
         patience = self.attempt_timeout(call.lease_ms)
         if budget is not None and budget < patience:
@@ -332,6 +341,8 @@ class ClientCore:
         failures, stale_before, in_doubt = 0, False, None  # In doubt: the last copy that this call has sent.
         while True:
             at_once = False
+            if not ownership.owner.startswith(self.id):
+                raise Rejected(ClientClosedError(ANOTHER))
             match setback:
                 case Stale():
                     # Another call has taken this request over; or it is a forgotten epoch of this very owner.
@@ -418,6 +429,8 @@ class ClientCore:
                 if reader is not None and self.replica_wait is not None:
                     return await self.send(request, left, reader)
                 reply = await runtime.eval(request, left)
+                if reader is not None and self.id != sent_as:
+                    raise Rejected(ClientClosedError(ANOTHER))  # What was granted is lost, as what was held before.
                 if reader is not None and self.replica_wait is not None and reader.acquired(reply):
                     raise replicas_appeared()
                 return reply
@@ -555,11 +568,18 @@ class ClientCore:
         return list(dict.fromkeys(held))
 
     def give_up_all(self, reason: str) -> None:
-        """Lose all that is held, and wake those who wait: the client becomes another one."""
+        """Lose all that is held: the client becomes another one."""
+        self.id = self.runtime.new_id()  # First: a request whose connection is closed now is not the new client's.
         for ownership in self.all_held():
             self.report_lost(ownership, ownership.lose(reason))
         self.presence.forget()
-        self.subscriptions.close(ClientClosedError("the client was given a new identity while waiting: call again"))
+
+    def end_former(self, ownerships: OwnershipTable, subscriptions: Subscriptions, reason: str) -> None:
+        """Wake those who wait in the name of the client that this was, whose these are; let them acquire nothing."""
+        subscriptions.close(ClientClosedError("the client was given a new identity while waiting: call again"))
+        for ownership in ownerships:
+            ownership.disown()  # First: what is granted from here on is not held.
+            self.report_lost(ownership, ownership.lose(reason))
 
     async def end(self) -> None:
         """Remove from the server what a client that was closed does not need there, within a short time."""

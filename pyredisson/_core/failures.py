@@ -29,7 +29,10 @@ F = TypeVar("F", bound="Failure")
 CO_COROUTINE = 0x80
 
 #: Why a request is not repeated whose client has become another one: the parent or the original goes on with it.
-ANOTHER = "this client has become another one, in the child of a fork or a restored copy of its process: call again"
+ANOTHER = (
+    "this client has become another one, in the child of a fork, in a restored copy of its process or by "
+    "renew_identity(): call again"
+)
 
 
 class Failure(Exception):

@@ -467,11 +467,12 @@ class HolderCore(ABC, Generic[HeldT]):
             if lease is not None:
                 lease._check_process()
             owner = self.owner()
-            if lease is not None:
-                former = not lease._held.owner.startswith(self.client.id)  # The client is another one since.
-                if former and lease._held.loss is not None:
-                    raise lost_error(lease._held, lease._held.loss)
             name, clients = self.clients()
+            for client in clients[1:]:
+                if not client.closed:
+                    client.runtime.owner()  # This one, too, becomes another client on a new event loop.
+            if lease is not None and lease._held.loss is not None and not self.releases(lease._held):
+                raise lost_error(lease._held, lease._held.loss)
             if True in [client.closed for client in clients]:
                 key = name, owner_field(self.client.id, owner.number)
                 await leave_closed(clients, key, self.leave_block(progress, lease))
@@ -489,10 +490,14 @@ class HolderCore(ABC, Generic[HeldT]):
     async def hand_over(self, held: HeldT, lease: Lease | None, error: GeneratorExit) -> None:
         """Release what a block holds in which a generator is closed: in the background, if that can await nothing."""
 
+    def releases(self, held: Any) -> bool:
+        """Return whether what was acquired can be released; not if the client is another one since, as after a fork."""
+        return bool(held.owner.startswith(self.client.id))
+
     def held_by_block(self, lease: Lease) -> HeldT | None:
-        """Return what a ``hold()`` has acquired; ``None`` if the client is another one since, as after a fork."""
+        """Return what a ``hold()`` has acquired, if it can be released."""
         held: Any = lease._held
-        return held if held.owner.startswith(self.client.id) else None
+        return held if self.releases(held) else None
 
     def _held_by_closed_block(self) -> HeldT | None:
         """Return what the calling task holds, or the task whose asynchronous generator it is closing."""

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar, 
 from pyredisson._core import events
 from pyredisson._core.deadline import CLEANUP_BUDGET
 from pyredisson._core.failures import (
+    ANOTHER,
     INTERRUPTED,
     Failure,
     Rejected,
@@ -37,7 +38,7 @@ from pyredisson._core.failures import (
 from pyredisson._core.names import left_field, owner_field
 from pyredisson._core.replicas import NotAcknowledged
 from pyredisson._core.requests import PERMITS, Granted, NeverSet, Refused, read_stale, unreached
-from pyredisson.errors import LockError, OutcomeUnknownError
+from pyredisson.errors import ClientClosedError, LockError, OutcomeUnknownError
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
@@ -181,6 +182,8 @@ class NumberedCall(Generic[T]):
             if client.ledger.open:
                 await self._settle_earlier()
             try:
+                if not key[1].startswith(client.id):
+                    raise Rejected(ClientClosedError(ANOTHER))
                 reply = await client.perform(self._request, reader=PERMITS if operation.undo is not None else None)
                 usual = type(reply) is int or (type(reply) is list and reply and type(reply[0]) is int)
                 answer = operation.read(reply) if usual or read_stale(reply) is None else None
@@ -290,13 +293,13 @@ class NumberedCall(Generic[T]):
 
     async def leave(self) -> None:
         """Settle while the caller is being interrupted; what takes too long is done in the background."""
-        if self._request is not None or self._operation.undo is None:
+        if self._may_settle():
             until = self._abandon().until
             await self._client.finish(self.to_settle(), until)
 
     def leave_later(self) -> None:
         """Settle in the background, where nothing can be awaited."""
-        if self._request is not None or self._operation.undo is None:
+        if self._may_settle():
             try:
                 self._settle_later()
             except RuntimeError:
@@ -310,8 +313,13 @@ class NumberedCall(Generic[T]):
 
     def give_up(self) -> None:
         """Settle in the background if the outcome is not known."""
-        if self._doubt is not None:
+        if self._doubt is not None and self._may_settle():
             self._settle_later()
+
+    def _may_settle(self) -> bool:
+        """Whether there may be something to settle, which is not left to the client that this one was before."""
+        mine = self.key[1].startswith(self._client.id)
+        return mine and (self._request is not None or self._operation.undo is None)
 
     def _settle_later(self) -> Open:
         left = self._abandon()

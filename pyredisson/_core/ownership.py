@@ -729,6 +729,16 @@ class Ownership(Owned):
             return why_expired(self)
         return ENDED if self.ending is None or self.ending.left() is None else self.ending
 
+    def disown(self) -> None:
+        """Its client has become another one: what its owner is about to acquire is left to its lease."""
+        with self.mutex:
+            in_flight = self.in_flight
+            in_flight.queued_ms = 0
+            if in_flight.pending in (Pending.ACQUIRE, Pending.WAIT):
+                self._disclaim()
+                in_flight.request_id += 1
+                in_flight.pending = None
+
     def leave_to_lease(self) -> None:
         """No one can release its holds, or is to be notified; until its deadline the server has them."""
         with self.mutex:

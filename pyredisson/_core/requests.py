@@ -532,7 +532,7 @@ async def waits_through(client: ClientCore, failure: Failure, wait: float | None
 #                                                          SETTLED by an end, begin_release (after a loss)
 # ================ ======================================= ============================================================
 #
-# An end is granted, refused, released, lose_one, given_back, abandon, expire, clear or redo_release.
+# An end is granted, refused, released, lose_one, given_back, abandon, expire, disown, clear or redo_release.
 #
 # ``of_block`` is no state, since it says whether a caller will ask for the outcome. ``without_end`` and
 # ``released_behind`` are none, since they say how an earlier request has ended, and stay while another one is pending.

@@ -212,7 +212,7 @@ def _retry_in(refused: Refused) -> float:
 # Waiting for a lock without messages: attempts with pauses in between.
 
 
-#: Seconds after which a waiter looks whether its client was closed, however long its pause is.
+#: Seconds after which a waiter looks whether its client was closed, or is another one, however long its pause is.
 LOOK_UP = 0.25
 
 
@@ -261,6 +261,8 @@ class Polling(Waiting):
             while (pause := until - runtime.now()) > 0:
                 await ticket.wait(min(pause, LOOK_UP))
                 client.check_open()
+                if not attempt.ownership.owner.startswith(client.id):
+                    raise client.former(attempt.ownership)
             try:
                 answer = await attempt()
                 if isinstance(answer, LockAcquired):

@@ -15,7 +15,7 @@ from pyredisson._core.deadline import timeout_seconds, wait_seconds
 from pyredisson._core.failures import gives_way
 from pyredisson._core.hold import SingleHold, lost_error
 from pyredisson._core.kind import StoredKind
-from pyredisson._core.names import SemaphoreNames, owner_field
+from pyredisson._core.names import SemaphoreNames
 from pyredisson._core.numbered import Operation, ScriptCall
 from pyredisson._core.requests import GRANTED, GRANTED_AND_MORE, WITHOUT_END, NeverSet, read_int, unusable
 from pyredisson._core.runtime import PUBLISH
@@ -65,9 +65,10 @@ class SemaphoreCore(PermitsCore):
         # The operations that were used last, and for what number of permits.
         self._acquiring: tuple[int, Operation[PermitOutcome]] | None = None
         self._releasing: tuple[tuple[int, bool, bool], Operation[int]] | None = None
-        # What ``with semaphore`` holds, by its owner: its innermost block, and those around it. To be listed alone: a
-        # block releases its permit wherever it is left, whatever is found here.
-        self._entered: dict[str, Entered] = {}
+        # What ``with semaphore`` holds, by the number of its owner, which a new id of the client does not change: its
+        # innermost block, and those around it. To be listed alone: a block releases its permit wherever it is left,
+        # whatever is found here.
+        self._entered: dict[int, Entered] = {}
 
     def acquiring(self, wanted: int) -> Operation[PermitOutcome]:
         """Return the operation that acquires ``wanted`` permits, all or none."""
@@ -144,7 +145,7 @@ class SemaphoreCore(PermitsCore):
         block, hold = owned_by_block(client, self.names.name, self.stored.kind, 1, b""), SingleHold.endless()
         await self.acquire_for(self.begin(self.acquiring(1)), None)
         try:
-            entered[block.owner] = block, entered.get(block.owner)
+            entered[block.who.number] = block, entered.get(block.who.number)
             block.granted(block.request_id, hold, client.runtime.now())
             client.presence.begin_block(block)
         except BaseException as error:  # Ctrl-C: the block will not be left.
@@ -155,18 +156,18 @@ class SemaphoreCore(PermitsCore):
     def _end_block(self) -> Ownership | None:
         """Return what is no longer listed: the caller's innermost block, or any if it was entered by another owner."""
         client, entered, found = self.client, self._entered, None
-        owner = ""
+        number = 0
         with suppress(RuntimeError):  # A coroutine is closed where no event loop runs.
-            owner = owner_field(client.id, client.runtime.owner().number)
-            found = entered.pop(owner, None)
+            number = client.runtime.owner().number
+            found = entered.pop(number, None)
         with suppress(KeyError):
             if found is None:
-                owner, found = entered.popitem()
+                number, found = entered.popitem()
         if found is None:
             return None
         block, around = found
         if around is not None:
-            entered[owner] = around
+            entered[number] = around
         client.presence.end_block(block)
         return block
 

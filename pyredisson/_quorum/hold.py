@@ -20,9 +20,11 @@ from pyredisson._core import events
 from pyredisson._core.acquiring import adopt, end_attempt, make_ready, request_lock, resume, settle, wait_for_turn
 from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY
 from pyredisson._core.failures import (
+    ANOTHER,
     Failure,
     NotNow,
     Passing,
+    Rejected,
     Unanswered,
     explain_type,
     is_interruption,
@@ -445,6 +447,8 @@ def request_once(
     The arguments behind the member, and all that it returns and raises, are those of :meth:`ClientCore.exchange`.
     """
     ownership, server, now = call.ownership, member.server, member.client.runtime.now
+    if not ownership.owner.startswith(member.client.id):
+        raise Rejected(ClientClosedError(ANOTHER))
     answer: Any = None
     try:
         for _ in range(2):
@@ -671,7 +675,8 @@ async def _settle_on_leaving(whole: MultiHold, error: BaseException) -> None:
 
 async def extend(whole: MultiHold, lease_ms: int) -> None:
     """Renew all members at once, each by this lease."""
-    renewals = [Renewal(member.client, [own], lease_ms, member.timeout(lease_ms)) for _, member, own, _ in whole.held()]
+    held = [(member, own) for _, member, own, _ in whole.held() if own.owner.startswith(member.client.id)]
+    renewals = [Renewal(member.client, [own], lease_ms, member.timeout(lease_ms)) for member, own in held]
     for renewal in await whole.client.runtime.fan_out(renewals):
         await renewal.note()
 

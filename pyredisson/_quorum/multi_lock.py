@@ -282,6 +282,10 @@ class MultiLockCore(HolderCore[MultiHold]):
         held.over()
         await hand_over([(member.client, own, part) for _, member, own, part in held.each()], error)
 
+    def releases(self, held: MultiHold) -> bool:
+        """See :meth:`HolderCore.releases`; what is not of the client that became another one is released."""
+        return any(own.owner.startswith(member.client.id) for _, member, own, _ in held.each())
+
     def held_by_block(self, lease: Lease) -> MultiHold | None:
         """See :meth:`HolderCore.held_by_block`; ``None`` as well if it has ended."""
         whole = super().held_by_block(lease)
@@ -478,6 +482,8 @@ class InOrder:
     async def _acquire_each(self, whole: MultiHold, wait: float | None, deadline: Deadline) -> bool:
         runtime = self._client.runtime
         for member, ownership in zip(whole.members, whole.ownerships, strict=True):
+            if not ownership.owner.startswith(member.client.id):
+                raise member.client.former(ownership)
             check_not_lost(member.client, ownership)  # Before anything is acquired.
             check_reentrant(member.kind, ownership)
             if member.kind.own_rival is not None and not ownership.holds:

@@ -241,11 +241,13 @@ class Rounds:
         """Ask every node once more.
 
         Raises:
-            ClientClosedError: A client was closed meanwhile.
+            ClientClosedError: A client was closed meanwhile, or has become another one.
             QuorumUnreachableError: Too few have answered for ``Config.quorum_retry_timeout``.
         """
-        for client in self.whole.clients():
-            client.check_open()
+        for member, ownership in zip(self.whole.members, self.whole.ownerships, strict=True):
+            member.client.check_open()
+            if not ownership.owner.startswith(member.client.id):
+                raise member.client.former(ownership)
         return ACQUIRED if await self.attempt_all() else await self.refused()
 
     async def refused(self) -> Refused:

@@ -247,11 +247,13 @@ class BaseRuntime(ABC):
 
     def renew_identity(self, core: ClientCore, reason: str) -> None:
         """Make its client another one in the same process."""
+        former = core.ownerships, core.subscriptions
         try:
             core.give_up_all(reason)
         finally:
             self.let_go()
             self.restart(core)
+            core.end_former(*former, reason)
 
     now: staticmethod[[], float] = staticmethod(monotonic)
     check_process: staticmethod[[], None] = staticmethod(process.check_forked)

@@ -1,13 +1,18 @@
 """A client that becomes another one in the same process, as after a restore from a snapshot."""
 
+import asyncio
+import threading
 from contextlib import suppress
 
 import pytest
 
-from pyredisson import ClientClosedError, LockLostError, OutcomeUnknownError
+from pyredisson import ClientClosedError, ConstantBackoff, LockLostError, LockNotOwnedError, OutcomeUnknownError
+from pyredisson._asyncio.pipe import Pipe
 from pyredisson._shared import process
+from pyredisson._threads import fast_path as threads_fast_path
+from tests.promises.kinds import over
 from tests.waiting import soon
-from tests.worlds.base import KEPT, Remote
+from tests.worlds.base import KEPT, PATIENCE, Remote
 from tests.worlds.environments import asyncio_only, sync_and_async
 
 
@@ -126,3 +131,221 @@ def test_a_hook_outside_the_event_loop_does_so_too(world):
     assert all(lease.lost for lease in leases)
     world.until(lambda: sorted(called) == ["a", "b"])
     world.run(wait)
+
+
+def attempts(client, name="orders"):
+    """Return how many requests the owners of this client have made for a lock."""
+    return sum(own.request_id for own in client.real._core.ownerships.of(name))
+
+
+@sync_and_async
+@pytest.mark.parametrize("kind", ["spin_lock", "token_lock", "multi_lock of spin_locks"])
+def test_a_wait_by_attempts_alone_ends(world, client, alice, bob, kind):
+    kind, _, members = kind.partition(" of ")
+    holder = alice.get(world.client(), members.removesuffix("s") or kind)
+    holder.lock()
+    if members:
+        theirs = over(bob, [client.real.get_spin_lock(name) for name in ("bills", "orders")])
+    else:
+        theirs = bob.get(client, kind)
+    waiting = bob.start(theirs.lock)
+    world.until(lambda: attempts(client) > 1)
+    client.renew_identity()
+    holder.unlock()
+    assert isinstance(waiting.error(), ClientClosedError)
+    assert world.redis.hash("orders") == {}
+    assert theirs.try_lock() or members  # The members that were held before are lost, and expire.
+
+
+@sync_and_async
+def test_a_long_pause_between_attempts_ends_soon(world, client, alice, bob):
+    alice.lock(world.client()).lock()
+    waiting = bob.start(bob.get(client, "spin_lock", "orders", ConstantBackoff(600)).lock)
+    world.until(lambda: attempts(client) == 1)
+    client.renew_identity()
+    assert isinstance(waiting.error(), ClientClosedError)
+
+
+@sync_and_async
+def test_a_quorum_is_not_acquired_under_an_earlier_id(world, alice, bob):
+    clients = world.nodes(3, quorum_node_timeout=2.0)
+    holder = over(alice, [client.real.get_token_lock("orders") for client in clients])
+    holder.lock()
+    waiting = bob.start(over(bob, [client.real.get_token_lock("orders") for client in clients]).lock)
+    world.until(lambda: attempts(clients[1]) > 2)
+    clients[1].renew_identity()
+    assert isinstance(waiting.error(), ClientClosedError)
+    with suppress(LockLostError):  # Two of three nodes are a quorum.
+        holder.unlock()
+    assert over(bob, [clients[0].real.get_token_lock("orders")]).try_lock(), "nothing was left there"
+
+
+@sync_and_async
+def test_a_condition_is_left_to_the_earlier_client(world, client, alice, bob):
+    condition = alice.get(client, "condition")
+    condition.enter()
+    waiting = alice.start(condition.wait)
+    world.until(lambda: world.waiting(condition) == 1 and "orders" not in world.redis.everything())
+    before = world.redis.everything()
+    client.renew_identity()
+    assert isinstance(waiting.error(), ClientClosedError)
+    assert world.redis.everything() == before, "neither was the lock acquired again, nor did the waiter leave"
+    assert bob.lock(world.client()).try_lock()
+
+
+def renew_before_a_grant_is_noted(world, client, monkeypatch, path):
+    """Renew the identity of a client as soon as it has received the reply to its next request, and not acted on it."""
+    renew = iter([client.real.renew_identity])
+
+    def renew_once(*_):
+        for each in renew:
+            each()
+
+    core, exchange, post = client.real._core, threads_fast_path.exchange_idle, Pipe.post
+    eval_ = core.runtime.eval
+
+    async def evaluate(*args):
+        reply = await eval_(*args)
+        renew_once()
+        return reply
+
+    def exchange_idle(*args):
+        reply = exchange(*args)
+        renew_once()
+        return reply
+
+    def post_one(pipe, data, timeout, future):
+        future.add_done_callback(renew_once)
+        post(pipe, data, timeout, future)
+
+    if path == "general":
+        monkeypatch.setattr(core.runtime, "eval", evaluate)
+    elif world.runtime == "threads":
+        monkeypatch.setattr(threads_fast_path, "exchange_idle", exchange_idle)
+    else:
+        monkeypatch.setattr(Pipe, "post", post_one)
+
+
+@sync_and_async
+@pytest.mark.parametrize("path", ["general", "fast"])
+def test_what_is_granted_meanwhile_is_left_to_its_lease(world, alice, bob, monkeypatch, path):
+    client = world.client(lock_watchdog_timeout=2.4, check_lock_synced_slaves=False)
+    before, mine = client.id, alice.lock(client)
+    if path == "fast":
+        mine.lock()
+        mine.unlock()
+    renew_before_a_grant_is_noted(world, client, monkeypatch, path)
+    with pytest.raises(ClientClosedError):
+        mine.lock()
+    assert client.id != before
+    [owner] = world.redis.hash("orders")
+    assert owner.startswith(before)
+    assert not mine.try_lock()
+    with pytest.raises(LockNotOwnedError):
+        mine.unlock()
+    mine.lock()  # When the lease has ended, which no one renews or releases.
+    [owner] = world.redis.hash("orders")
+    assert owner.startswith(client.id)
+
+
+@sync_and_async
+@pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore"])
+@pytest.mark.parametrize("block", [False, True], ids=["acquire", "hold"])
+def test_permits_that_are_granted_meanwhile_are_lost(world, alice, monkeypatch, kind, block):
+    client = world.client(check_lock_synced_slaves=False)
+    mine = alice.get(client, kind)
+    mine.try_set_permits(1)
+    renew_before_a_grant_is_noted(world, client, monkeypatch, "general")
+    acquire = mine.hold().enter if block else mine.acquire
+    with pytest.raises(ClientClosedError):
+        acquire()
+    assert mine.available_permits() == 0
+
+
+@sync_and_async
+@pytest.mark.parametrize("renewed", [0, 1])
+@pytest.mark.parametrize("how", ["hold", "with", "unlock"])
+def test_a_multi_lock_releases_what_its_other_clients_hold(world, alice, bob, renewed, how):
+    clients = [world.client(), world.client()]
+    several = over(alice, [client.real.get_lock(name) for client, name in zip(clients, "ab", strict=True)])
+    block = several.hold() if how == "hold" else several
+    several.lock() if how == "unlock" else block.enter()
+    [owner] = world.redis.hash("ab"[renewed])
+    clients[renewed].renew_identity()
+    with pytest.raises(LockLostError, match="new identity"):
+        several.unlock() if how == "unlock" else alice.do(world.leave(block.real))
+    assert bob.lock(world.client(), "ba"[renewed]).try_lock(), "that of the other client was released"
+    assert list(world.redis.hash("ab"[renewed])) == [owner], "and this one is left to its lease"
+
+
+@sync_and_async
+def test_a_quorum_that_stands_is_released_without_an_error(world, alice, bob):
+    clients = world.nodes(3, quorum_node_timeout=2.0)
+    several = over(alice, [client.real.get_lock("orders") for client in clients])
+    block = several.hold()
+    lease = block.enter()
+    clients[0].renew_identity()
+    assert not lease.lost, "two of three nodes are a quorum"
+    alice.do(world.leave(block.real))
+    assert [len(world.node(index).hash("orders")) for index in range(3)] == [1, 0, 0]
+
+
+@sync_and_async
+def test_a_multi_lock_of_one_client_is_left_to_the_earlier_one(world, client, alice):
+    several = over(alice, [client.real.get_lock(name) for name in "ab"])
+    block = several.hold()
+    block.enter()
+    before = world.redis.everything()
+    client.renew_identity()
+    with pytest.raises(LockLostError, match="new identity"):
+        alice.do(world.leave(block.real))
+    assert world.redis.everything() == before
+
+
+@sync_and_async
+def test_blocks_of_a_semaphore_know_their_own_permits(world, client, alice, bob):
+    mine = alice.get(client, "semaphore", permits=3)
+    theirs = Remote(mine.real, bob)
+    mine.enter()
+    client.renew_identity()
+    theirs.enter()
+    mine.enter()
+    alice.do(world.leave(mine.real))
+    with pytest.raises(LockLostError, match="new identity"):
+        alice.do(world.leave(mine.real))
+    assert mine.available_permits() == 1
+    bob.do(world.leave(mine.real))
+    assert mine.available_permits() == 2, "the one that was acquired before is lost"
+
+
+@asyncio_only
+@pytest.mark.parametrize("block", ["hold", "term"])
+def test_a_hook_in_another_thread_ends_the_body(world, block):
+    client, began = world.client().real, threading.Event()
+
+    async def hold():
+        with pytest.raises(LockLostError, match="new identity"):
+            async with client.get_lock("orders").hold(cancel_on_loss=True):
+                began.set()
+                await asyncio.Event().wait()
+
+    async def lead():
+        waited, ended = [], asyncio.Event()
+
+        async def wait(term):
+            began.set()
+            waited.append((await term.wait(60), term.lost))
+            ended.set()
+
+        async with client.get_leader_election("orders").start(wait):
+            await ended.wait()
+        assert waited[0] == (True, True)
+
+    def hook():
+        assert began.wait(PATIENCE)
+        client.renew_identity()
+
+    thread = threading.Thread(target=hook)
+    thread.start()
+    world.run(lambda: asyncio.wait_for(hold() if block == "hold" else lead(), PATIENCE))
+    thread.join()

@@ -72,7 +72,18 @@ def walk(
 
 # ---- the request of an owner -----------------------------------------------------------------------------------------
 
-ENDS = ("granted", "refused", "released", "lose_one", "given_back", "abandon", "expire", "clear", "redo_release")
+ENDS = (
+    "granted",
+    "refused",
+    "released",
+    "lose_one",
+    "given_back",
+    "abandon",
+    "expire",
+    "disown",
+    "clear",
+    "redo_release",
+)
 
 
 def new_hold() -> SingleHold:
@@ -112,6 +123,7 @@ CALLS: dict[str, Call] = {
     "lose": lambda own: own.lose("gone"),
     "expire": lambda own: own.expire(own.deadline),
     "abandon": lambda own: own.abandon(own.request_id),
+    "disown": lambda own: own.disown(),
     "clear": lambda own: own.clear(),
     "begin_force": lambda own: own.begin_force(),
     "raise_epoch": lambda own: own.raise_epoch(own.request_id, 1),
