@@ -157,7 +157,7 @@ class ClientCore:
 
     def notify(self, held: Owned) -> None:
         """Call what is to be called when this is lost. What that raises is reported, and concerns no one else."""
-        for callback in held.on_loss:
+        for callback in list(held.on_loss):
             try:
                 callback()
             except BaseException as error:

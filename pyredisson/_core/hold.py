@@ -280,7 +280,8 @@ class Owned(ABC):
         self.owner: str = owner
         self.who: Caller = who
         self.loss: str | None = None
-        self.on_loss: tuple[Callable[[], None], ...] = ()
+        #: In order. Each is added and removed in one step: blocks of one owner begin and end in several threads.
+        self.on_loss: dict[Callable[[], None], None] = {}
 
     @property
     def what(self) -> str:
@@ -306,15 +307,15 @@ class Owned(ABC):
 
     def call_when_lost(self, callback: Callable[[], None]) -> None:
         """Call this, too, when it is lost."""
-        self.on_loss = (*self.on_loss, callback)
+        self.on_loss[callback] = None
 
     def call_no_more(self, callback: Callable[[], None]) -> None:
         """Its block was left."""
-        self.on_loss = tuple(each for each in self.on_loss if each != callback)
+        self.on_loss.pop(callback, None)
 
     def call_nothing(self) -> None:
         """No one can leave its blocks any more."""
-        self.on_loss = ()
+        self.on_loss.clear()
 
 
 @final

@@ -52,7 +52,7 @@ class Scene:
         """Make a call in the same turn as the loss is reported: after that if ``first`` is "loss", else before."""
         [ownership] = self.client._core.ownerships.held()
         told = ownership.on_loss
-        ownership.on_loss = (*told, call) if first == "loss" else (call, *told)
+        ownership.on_loss = {**told, call: None} if first == "loss" else {call: None, **told}
 
     async def lose(self, task: asyncio.Task[None]) -> None:
         """Force the lock open, as soon as the body of a task has begun, and wait until the task has ended."""
