@@ -160,7 +160,7 @@ class ClientCore:
 
         A block whose hold its owner has released itself is not notified of the loss of another one.
         """
-        for hold, callback in held.on_loss:
+        for callback, hold in list(held.on_loss.items()):
             try:
                 if hold in lost:
                     callback()

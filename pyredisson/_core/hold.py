@@ -286,7 +286,8 @@ class Owned(ABC):
         self.owner: str = owner
         self.who: Caller = who
         self.loss: str | None = None
-        self.on_loss: tuple[tuple[Any, Callable[[], None]], ...] = ()
+        #: In order, with the hold of each. Each is added and removed in one step: blocks of one owner begin and end in several threads.
+        self.on_loss: dict[Callable[[], None], Any] = {}
 
     @property
     def what(self) -> str:
@@ -312,15 +313,15 @@ class Owned(ABC):
 
     def call_when_lost(self, hold: Any, callback: Callable[[], None]) -> None:
         """Call this, too, when this hold is lost."""
-        self.on_loss = (*self.on_loss, (hold, callback))
+        self.on_loss[callback] = hold
 
     def call_no_more(self, callback: Callable[[], None]) -> None:
         """Its block was left."""
-        self.on_loss = tuple(each for each in self.on_loss if each[1] != callback)
+        self.on_loss.pop(callback, None)
 
     def call_nothing(self) -> None:
         """No one can leave its blocks any more."""
-        self.on_loss = ()
+        self.on_loss.clear()
 
 
 @final

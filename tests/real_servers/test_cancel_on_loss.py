@@ -51,8 +51,8 @@ class Scene:
     def at_the_loss(self, call: Callable[[], object], first: str) -> None:
         """Make a call in the same turn as the loss is reported: after that if ``first`` is "loss", else before."""
         [ownership] = self.client._core.ownerships.held()
-        told, mine = ownership.on_loss, (ownership.holds[-1], call)
-        ownership.on_loss = (*told, mine) if first == "loss" else (mine, *told)
+        told, mine = ownership.on_loss, {call: ownership.holds[-1]}
+        ownership.on_loss = told | mine if first == "loss" else mine | told
 
     async def lose(self, task: asyncio.Task[None]) -> None:
         """Force the lock open, as soon as the body of a task has begun, and wait until the task has ended."""

@@ -238,11 +238,12 @@ def test_the_unlock_of_a_nested_hold_takes_no_more_steps_behind_many_others(url,
         found = []
         for _ in range(5):
             lines.clear()
+            before = sys.gettrace()
             sys.settrace(note)
             try:
                 await ended(lock.unlock())
             finally:
-                sys.settrace(None)
+                sys.settrace(before)
             found.append(list(lines))
         for _ in range(depth - 5):
             await ended(lock.unlock())

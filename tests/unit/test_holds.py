@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable
 from functools import partial
 
@@ -440,3 +441,39 @@ def test_an_ownership_swept_while_its_owner_uses_it_is_unlisted(ownerships, worl
     crowd(ownerships, world, 4)
     assert found.table is not None
     assert ownerships.find(found.key) is found
+
+
+# ---- callbacks -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("begins_first", [True, False], ids=["in the beginning of a block", "in the end of a block"])
+def test_blocks_that_begin_and_end_in_two_threads_keep_their_callbacks(ownership, begins_first):
+    """The second thread runs between any two steps of the first."""
+    kept, beginning, ending = (partial(int) for _ in range(3))
+    calls = [partial(ownership.call_when_lost, beginning), partial(ownership.call_no_more, ending)]
+    first, second = calls if begins_first else reversed(calls)
+    steps = at = 0
+
+    def step(frame, event, _):
+        nonlocal steps
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            steps += 1
+            if steps == at:
+                second()
+        return step
+
+    while steps >= at:
+        ownership.call_nothing()
+        ownership.call_when_lost(kept)
+        ownership.call_when_lost(ending)
+        steps, at = 0, at + 1
+        before = sys.gettrace()
+        sys.settrace(step)
+        try:
+            first()
+        finally:
+            sys.settrace(before)
+        if steps >= at:
+            assert set(ownership.on_loss) == {kept, beginning}, f"at step {at}"
+    assert at > 3
