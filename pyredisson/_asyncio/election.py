@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
-from pyredisson._asyncio.hold import Hold
+from pyredisson._asyncio.hold import Hold, in_running_loop
 from pyredisson._core.deadline import wait_seconds
 from pyredisson._core.failures import is_contained
 from pyredisson._shared.arguments import NotPortable, no_event_loop
@@ -145,7 +145,7 @@ class Term(AnyTerm):
     def __init__(self, lease: Lease[int]) -> None:
         self._ends = asyncio.Event()
         self._work: asyncio.Future[Any] | None = None
-        super().__init__(lease, self._ends.set)
+        super().__init__(lease, in_running_loop(self._ends.set))
 
     async def wait(self, seconds: Seconds | None = None) -> bool:
         """Sleep until the callback has to return, for at most ``seconds``, and return whether it has to.

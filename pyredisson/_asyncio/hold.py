@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, final
 
@@ -55,7 +56,7 @@ class Hold(LockBlock[LeaseT_co]):
             self._loss_callback = LossCallback(self._on_loss, held, core.client.runtime)
         if self._wanted and self._lease is not None:
             self._cancels = CancelOnLoss()
-            self._lease._when_lost(self._cancels.cancel)
+            self._lease._when_lost(in_running_loop(self._cancels.cancel))
         return self._lease  # type: ignore[return-value]
 
     async def __aexit__(
@@ -94,6 +95,23 @@ class PermitHold(PermitsBlock[PermitLeaseT_co]):
         await self._block.leave(error)
 
 
+def in_running_loop(call: Callable[[], None]) -> Callable[[], None]:
+    """Return what makes a call in the event loop that runs now: at once if that still runs there, else soon."""
+    loop = asyncio.get_running_loop()
+
+    def call_there() -> None:
+        running = None
+        with suppress(RuntimeError):  # A hook of the program runs, which is not in the loop.
+            running = asyncio.get_running_loop()
+        if running is loop:
+            call()
+            return
+        with suppress(RuntimeError):  # It was closed, and no task of it runs any more.
+            loop.call_soon_threadsafe(call)
+
+    return call_there
+
+
 # ---- cancel on loss --------------------------------------------------------------------------------------------------
 # Cancels the body of ``hold(cancel_on_loss=True)``, and takes back that cancellation and no other.
 #
@@ -109,7 +127,7 @@ class OurMessage(str):
 class CancelOnLoss:
     """The cancellation of one task, the running one, for the loss of one lock."""
 
-    __slots__ = ("_before", "_message", "_requested", "_task")
+    __slots__ = ("_before", "_left", "_message", "_requested", "_task")
 
     def __init__(self) -> None:
         task = asyncio.current_task()
@@ -118,10 +136,11 @@ class CancelOnLoss:
         self._before = _cancelling(task)  # Others may have cancelled it before, and never taken that back.
         self._message = OurMessage("the lock was lost")
         self._requested = False
+        self._left = False
 
     def cancel(self) -> None:
         """Cancel the task, because its lock was lost."""
-        if asyncio.current_task() is self._task:
+        if self._left or asyncio.current_task() is self._task:
             return  # Its own call has found the loss, and raises it.
         self._requested = self._task.cancel(self._message)
 
@@ -131,6 +150,7 @@ class CancelOnLoss:
         Returns:
             ``error``, or ``None`` if that is our cancellation and no other was asked for.
         """
+        self._left = True
         if not self._requested:
             return error
         self._requested = False

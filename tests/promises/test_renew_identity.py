@@ -1,5 +1,7 @@
 """A client that becomes another one in the same process, as after a restore from a snapshot."""
 
+import asyncio
+import threading
 from contextlib import suppress
 
 import pytest
@@ -10,7 +12,7 @@ from pyredisson._shared import process
 from pyredisson._threads import fast_path as threads_fast_path
 from tests.promises.kinds import over
 from tests.waiting import soon
-from tests.worlds.base import KEPT, Remote
+from tests.worlds.base import KEPT, PATIENCE, Remote
 from tests.worlds.environments import asyncio_only, sync_and_async
 
 
@@ -314,3 +316,36 @@ def test_blocks_of_a_semaphore_know_their_own_permits(world, client, alice, bob)
     assert mine.available_permits() == 1
     bob.do(world.leave(mine.real))
     assert mine.available_permits() == 2, "the one that was acquired before is lost"
+
+
+@asyncio_only
+@pytest.mark.parametrize("block", ["hold", "term"])
+def test_a_hook_in_another_thread_ends_the_body(world, block):
+    client, began = world.client().real, threading.Event()
+
+    async def hold():
+        with pytest.raises(LockLostError, match="new identity"):
+            async with client.get_lock("orders").hold(cancel_on_loss=True):
+                began.set()
+                await asyncio.Event().wait()
+
+    async def lead():
+        waited, ended = [], asyncio.Event()
+
+        async def wait(term):
+            began.set()
+            waited.append((await term.wait(60), term.lost))
+            ended.set()
+
+        async with client.get_leader_election("orders").start(wait):
+            await ended.wait()
+        assert waited[0] == (True, True)
+
+    def hook():
+        assert began.wait(PATIENCE)
+        client.renew_identity()
+
+    thread = threading.Thread(target=hook)
+    thread.start()
+    world.run(lambda: asyncio.wait_for(hold() if block == "hold" else lead(), PATIENCE))
+    thread.join()
