@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyredisson._core import events
@@ -209,7 +210,10 @@ class Watchdog:
             self._earliest = deadline
         if self._next_round == math.inf:
             self._next_round = self._runtime.now() + self._period
-        if deadline < self._wakes_at or self._next_round < self._wakes_at:
+        if self._client.closed:  # It was acquired during that, and no loop steps any more.
+            with suppress(RuntimeError):  # The event loop is gone.
+                self.report_when_closed()
+        elif deadline < self._wakes_at or self._next_round < self._wakes_at:
             self._nudge()
 
     def unwatch(self, ownership: Ownership) -> None:

@@ -308,3 +308,31 @@ def test_a_decorated_function_keeps_its_result(world, client, alice, bob):
     may_end.set()
     assert running.result() == "done"
     assert bob.lock(world.client()).try_lock()
+
+
+@sync_and_async
+@pytest.mark.parametrize("kind", ["lock", "spin_lock", "permit_expirable_semaphore"])
+def test_a_hold_that_is_acquired_during_close_is_reported_at_its_deadline(world, alice, monkeypatch, kind):
+    lost: list[str] = []
+    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda name, _: lost.append(name))
+    mine = alice.get(client, kind)
+    if kind.endswith("semaphore"):
+        mine.try_set_permits(1)
+    runtime = client.real._core.runtime
+    evaluate = runtime.eval
+
+    async def evaluate_and_close(*args: Any) -> Any:
+        reply = await evaluate(*args)
+        await ended(client.real.close())
+        return reply
+
+    monkeypatch.setattr(runtime, "eval", evaluate_and_close)
+    block = mine.hold()
+    lease = block.enter()
+    assert not lease.lost
+    monkeypatch.undo()
+    world.until(lambda: lost == ["orders"])
+    assert lease.lost
+    with pytest.raises(LockLostError):
+        leave(world, alice, block)
+    assert lost == ["orders"]
