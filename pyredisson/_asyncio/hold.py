@@ -100,11 +100,14 @@ def in_running_loop(call: Callable[[], None]) -> Callable[[], None]:
     loop = asyncio.get_running_loop()
 
     def call_there() -> None:
-        if asyncio._get_running_loop() is loop:
+        running = None
+        with suppress(RuntimeError):  # A hook of the program runs, which is not in the loop.
+            running = asyncio.get_running_loop()
+        if running is loop:
             call()
             return
         with suppress(RuntimeError):  # It was closed, and no task of it runs any more.
-            loop.call_soon_threadsafe(call)  # A hook of the program runs, which is not in the loop.
+            loop.call_soon_threadsafe(call)
 
     return call_there
 
