@@ -286,7 +286,7 @@ class Owned(ABC):
         self.owner: str = owner
         self.who: Caller = who
         self.loss: str | None = None
-        #: In order, with the hold of each. Each is added and removed in one step: blocks of one owner begin and end in several threads.
+        #: Each is added and removed in one step: blocks of one owner begin and end in several threads.
         self.on_loss: dict[Callable[[], None], Any] = {}
 
     @property
