@@ -450,7 +450,7 @@ def test_an_ownership_swept_while_its_owner_uses_it_is_unlisted(ownerships, worl
 def test_blocks_that_begin_and_end_in_two_threads_keep_their_callbacks(ownership, begins_first):
     """The second thread runs between any two steps of the first."""
     kept, beginning, ending = (partial(int) for _ in range(3))
-    calls = [partial(ownership.call_when_lost, beginning), partial(ownership.call_no_more, ending)]
+    calls = [partial(ownership.call_when_lost, None, beginning), partial(ownership.call_no_more, ending)]
     first, second = calls if begins_first else reversed(calls)
     steps = at = 0
 
@@ -465,8 +465,8 @@ def test_blocks_that_begin_and_end_in_two_threads_keep_their_callbacks(ownership
 
     while steps >= at:
         ownership.call_nothing()
-        ownership.call_when_lost(kept)
-        ownership.call_when_lost(ending)
+        ownership.call_when_lost(None, kept)
+        ownership.call_when_lost(None, ending)
         steps, at = 0, at + 1
         before = sys.gettrace()
         sys.settrace(step)
