@@ -554,6 +554,8 @@ class Model(NumberOutcomes):
             if waiter.notified and waiter.cancelled:  # It has no use for the notification: the next one has.
                 self._notify_first(lock)
             if own.who.client in self.closed:  # What it has given up is not held again.
+                if any(hold.multi is None and (hold.lease is None or hold.block) for hold in waiter.holds):
+                    self.tells.append(Tell(own.who.client, own.who.lock.target.name, own.who, must=True))
                 for multi in dict.fromkeys(hold.multi for hold in waiter.holds if hold.multi is not None):
                     self.lose_multi(multi, LOST, must=True)
 
