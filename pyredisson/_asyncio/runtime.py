@@ -107,7 +107,10 @@ class AsyncioRuntime(BaseRuntime):
 
         What goes on for long is run in a context of its own: one that it shares would keep what others hold there.
         """
-        task = asyncio.get_running_loop().create_task(work, name=name)
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop  # A new identity reports what is lost by it, and ends this, too, with the client.
+        task = loop.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
