@@ -426,11 +426,12 @@ class ClientCore:
         while True:
             try:
                 left = max(min(self._patience, over - sent), 0.001)
-                if reader is not None and self.replica_wait is not None:
-                    return await self.send(request, left, reader)
-                reply = await runtime.eval(request, left)
+                acknowledged = reader is not None and self.replica_wait is not None
+                reply = await (self.send(request, left, reader) if acknowledged else runtime.eval(request, left))
                 if reader is not None and self.id != sent_as:
                     raise Rejected(ClientClosedError(ANOTHER))  # What was granted is lost, as what was held before.
+                if acknowledged:
+                    return reply
                 if reader is not None and self.replica_wait is not None and reader.acquired(reply):
                     raise replicas_appeared()
                 return reply
@@ -569,9 +570,10 @@ class ClientCore:
 
     def give_up_all(self, reason: str) -> None:
         """Lose all that is held: the client becomes another one."""
-        self.id = self.runtime.new_id()  # First: a request whose connection is closed now is not the new client's.
-        for ownership in self.all_held():
-            self.report_lost(ownership, ownership.lose(reason))
+        lost = [(each, each.lose(reason)) for each in self.all_held()]
+        self.id = self.runtime.new_id()  # Before: a request whose connection is closed now is not the new client's.
+        for ownership, holds in lost:
+            self.report_lost(ownership, holds)
         self.presence.forget()
 
     def end_former(self, ownerships: OwnershipTable, subscriptions: Subscriptions, reason: str) -> None:

@@ -158,7 +158,8 @@ class Ownership(Owned):
 
     def idle(self) -> bool:
         """Whether it can be forgotten."""
-        if self.in_use() or self.epoch or self.in_flight.queued_ms or self.is_awaited():
+        again = self.epoch and self.who.number == self.who.thread_number  # Another number never comes again.
+        if self.in_use() or again or self.in_flight.queued_ms or self.is_awaited():
             return False
         with self.mutex:
             self._forget_unseen()
@@ -549,6 +550,13 @@ class Ownership(Owned):
                 in_flight.due = (*in_flight.due, hold)
             if not block:
                 in_flight.unlocking = hold
+                return True
+            # Who leaves a block does not come back to an unlock within it: the next one is another.
+            within = self.holds[self.holds.index(hold) :] if hold in self.holds else []
+            if in_flight.unlocking in within:
+                in_flight.unlocking = None
+            if releasing and releasing[0] in within:
+                in_flight.of_block = True
             return True
 
     def take_over(self, since: int | None = None, *, background: bool = False) -> SettleBegun | None:

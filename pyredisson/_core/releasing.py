@@ -55,7 +55,8 @@ async def unlock(client: ClientCore, kind: LockKind, ownership: Ownership, progr
             if hold is None or hold.state is not HoldState.LOST:
                 raise
             # Else that of the block, which has reported it; ours comes now.
-        if settled is Pending.RELEASE or later:
+        # Without a hold, its caller may be the one who was interrupted.
+        if later or (settled is Pending.RELEASE and not (other and hold is not None)):
             if hold is not None and hold.state is HoldState.LOST:
                 await release_all(client, kind, ownership, (hold,), progress)
             ownership.take_released_behind()

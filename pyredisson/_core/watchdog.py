@@ -123,6 +123,7 @@ class Renewal(ServerRequest):
                 now = self._client.runtime.now()
                 self.effective = ownership.renewed(generation, deadline, now, counts=self._counts) and self.effective
             else:
+                self.effective = False  # Else it is lost, unless its owner's holds have changed meanwhile.
                 self._client.report_lost(ownership, ownership.lose(self._client.cause_of(ownership), generation))
         return None
 

@@ -511,6 +511,8 @@ async def release_part(member: Member, ownership: Ownership, hold: SingleHold) -
         Failure: It is not known what became of it, or it had no effect: it is pending.
         LockLostError: It is lost.
     """
+    if not ownership.owner.startswith(member.client.id):
+        raise lost_error(ownership, ownership.loss or hold.loss or ANOTHER)
     if hold.state is HoldState.GIVEN_UP and ownership.leave_given_up(hold):
         return
     exchange = partial(request_once, member)

@@ -565,3 +565,17 @@ def test_a_hold_that_has_ended_is_left_once_while_another_chain_holds_the_lock(w
     assert other.lock(client, "a").get_hold_count() == 1
     release()
     assert gone(world, "a")
+
+
+def test_chains_that_have_lost_their_holds_are_forgotten(world, client, alice):
+    """The server may execute the release of what was lost late; a number that never comes again needs no protection."""
+    for _ in range(20):
+        outer, inner = Chain(alice), Chain(alice)
+        kind = "read_lock"
+        handle(outer, client, kind, "a").lock()
+        lock = handle(inner, client, kind, "a")
+        lock.lock()
+        handle(outer, client, kind, "a").force_unlock()
+        with pytest.raises(LockLostError):
+            lock.unlock()
+    assert len(client.real._core.ownerships.of("a")) <= 3

@@ -276,3 +276,44 @@ def test_an_unlock_behind_a_block_that_could_not_be_left_is_of_the_outer_hold(
     assert not mine.is_locked()
     with pytest.raises(LockError):
         mine.unlock()
+
+
+@pytest.mark.parametrize("kind", ["lock", "read_lock"])
+def test_an_unlock_behind_a_block_that_could_not_be_left_raises_its_own_loss(
+    world, proxy, alice, client, impatient, kind
+):
+    mine = impatient
+    mine.lock(0.5)
+    world.until(lambda: not world.redis.command("EXISTS", "orders"))
+    leave = release_of(mine, block=True)
+    silence = proxy.hold_request("EVALSHA", None)
+    with pytest.raises(OutcomeUnknownError):
+        alice.do(leave)
+    silence.remove()
+    proxy.heal()
+    with pytest.raises(LockLostError, match="its lease expired"):
+        mine.unlock()
+
+
+@pytest.mark.parametrize("kind", ["lock"])
+@pytest.mark.parametrize("settled", [False, True])
+def test_who_leaves_a_block_does_not_come_back_to_an_unlock_within_it(
+    world, proxy, alice, client, impatient, kind, settled
+):
+    """Nested code passes each error on: the unlock behind the block is of the hold around that."""
+    mine = impatient
+    mine.lock()
+    leave = release_of(mine, block=True)
+    mine.lock()
+    silence = proxy.hold_request("EVALSHA", None)
+    for each in (mine.real.unlock, leave):
+        with pytest.raises(OutcomeUnknownError):
+            alice.do(each)
+    silence.remove()
+    proxy.heal()
+    if settled:
+        world.until(lambda: mine.get_hold_count() == 1)
+    mine.unlock()
+    assert not mine.is_locked()
+    with pytest.raises(LockError):
+        mine.unlock()

@@ -10,6 +10,7 @@ from pyredisson import ClientClosedError, ConstantBackoff, LockLostError, LockNo
 from pyredisson._asyncio.pipe import Pipe
 from pyredisson._shared import process
 from pyredisson._threads import fast_path as threads_fast_path
+from pyredisson.events import Lost
 from tests.promises.kinds import over
 from tests.waiting import soon
 from tests.worlds.base import KEPT, PATIENCE, Remote
@@ -36,6 +37,34 @@ def test_what_was_held_is_lost_and_the_client_goes_on(world, alice, bob):
     world.until(lambda: world.waiting(mine) == 1)
     mine.unlock()
     waiting.result()
+
+
+@sync_and_async
+def test_all_is_lost_before_a_listener_hears_of_any_of_it(world, alice, bob):
+    seen = []
+    client = world.client(
+        listeners=[lambda event: isinstance(event, Lost) and seen.append([each.lost for each in leases])]
+    )
+    leases = [actor.lock(client, name).hold().enter() for actor, name in ((alice, "orders"), (bob, "bills"))]
+    client.renew_identity()
+    assert seen == [[True, True]] * 2
+
+
+@sync_and_async
+def test_a_multi_lock_is_lost_whose_client_becomes_another_one_in_the_middle_of_its_unlock(world, proxy, alice):
+    other = world.through(proxy.port)
+    several = over(alice, [world.client().real.get_lock("orders"), other.real.get_lock("bills")])
+    several.lock()
+    several.unlock()  # The server knows the scripts now.
+    several.lock()
+    late = proxy.hold_request("EVALSHA")
+    unlocking = alice.start(several.real.unlock)
+    world.until(lambda: late.hits == 1, what="its unlock is under way")
+    other.renew_identity()
+    assert isinstance(unlocking.error(), LockLostError)
+    late.release()
+    with pytest.raises(LockNotOwnedError):
+        several.unlock()
 
 
 @sync_and_async
