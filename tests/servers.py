@@ -43,7 +43,9 @@ FETCHED = Path(__file__).parents[1] / ".servers"
 # Below the range that the kernel takes for outgoing connections (32768 up): there, a client that keeps reconnecting
 # while its server is down will in time be given the very port as its own, and connect to itself. A cluster's bus
 # listens 10,000 above the port, so that has to stay below as well.
-PORTS = range(11_000, 21_000)
+#
+# Each worker has ports of its own: while a proxy is cut, or a server is down, no other worker takes its port.
+PORTS = range(11_000, 21_000)[1_000 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 10) :][:1_000]
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ import itertools
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -87,18 +88,10 @@ class CallChains:
 
     def end(self) -> None:
         """No ownership is found by it any more: let others use its variable. Idempotent."""
-        if self._give_back():
+        with suppress(IndexError):
+            used = self._in_use.pop()  # In one step: several threads may end it.
             self.variable = ContextVar("pyredisson.holds", default=None)  # A call may be under way still.
-
-    def _give_back(self, free: list[ContextVar[Trace | None]] = _free) -> bool:
-        try:
-            free.append(self._in_use.pop())  # In one step: several threads may end it, and the garbage collector.
-        except IndexError:
-            return False
-        return True
-
-    def __del__(self) -> None:
-        self._give_back()  # What it has was lost, and its client is gone: no one leaves those blocks any more.
+            _free.append(used)
 
     # ---- what is visible -----------------------------------------------------------------------------------------
 

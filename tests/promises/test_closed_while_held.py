@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -46,7 +47,7 @@ def test_a_block_that_is_left_in_time_releases(world, client, kind, alice, bob):
     began = world.now()
     leave(world, alice, block)
     assert bob.lock(world.client()).try_lock(), "it was released"
-    assert world.now() - began < 1.0
+    assert world.now() - began < 10  # The leases are longer.
     with pytest.raises(ClientClosedError):
         alice.lock(client)
 
@@ -206,7 +207,7 @@ def test_one_warning_names_all(client, alice, caplog):
     (record,) = [each for each in caplog.records if each.levelname == "WARNING"]
     assert "'orders'" in record.getMessage()
     assert "'bills'" in record.getMessage()
-    assert "certain for 29." in record.getMessage()
+    assert re.search(r"certain for 2\d\.\d s more", record.getMessage())
 
 
 @sync_and_async

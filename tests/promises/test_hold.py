@@ -234,7 +234,7 @@ def test_a_lease_that_is_over_when_its_grant_arrives_is_an_error_after_the_third
         with pytest.raises(LockError, match=message) as e:
             mine.hold(wait, lease_time=0.001).enter()
         assert not isinstance(e.value, LockTimeoutError)
-        if world.runtime != "simulated":
+        if world.runtime != "simulated" and kind != PERMITS:  # Those have ended by themselves as a rule.
             assert "a request that was not answered, or too late, was settled" in caplog.text
         assert re.search(r"certain when its grant arrived, \S+, \S+, \S+ ms after it was requested", str(e.value))
     with mine.hold(10, lease_time=60) as lease:

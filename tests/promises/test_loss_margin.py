@@ -156,7 +156,8 @@ def test_nothing_is_said_of_a_lease_that_has_been_renewed_or_released_since(worl
 @sync_and_async
 def test_nothing_is_said_of_a_lease_that_may_have_been_released(world, alice, bob, proxy):
     """The server has executed the unlock, whose reply is lost."""
-    client = world.through(proxy.port, loss_margin=MARGIN, timeout=0.2)
+    world.redis.learn_scripts()
+    client = world.through(proxy.port, loss_margin=MARGIN, timeout=0.9)
     mine, theirs = single(alice, client, "lock"), single(bob, world.client(), "lock")
     mine.lock(LEASE)
     proxy.blackhole("down")

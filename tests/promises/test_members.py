@@ -269,7 +269,7 @@ def test_a_multi_lock_whose_lease_ran_out_releases_no_hold_of_later(alice, membe
 @each(*SOME)
 @pytest.mark.parametrize("within", [0, 1, 2])
 def test_a_block_whose_lease_ran_out_is_not_entered_again_whatever_ran_out_within_it(alice, members, several, within):
-    release = acquired(several, alice, BRIEF, block=True)
+    release = acquired(several, alice, 1.5 if within else BRIEF, block=True)
     for _ in range(within):
         several.lock(BRIEF)
     members.expire()
@@ -361,7 +361,7 @@ def test_what_lasts_longer_on_the_server_than_is_certain_is_given_back(members, 
 @pytest.mark.parametrize("how", ["forced", "deleted, and noticed"])
 @pytest.mark.parametrize("unlocked", [True, False], ids=["unlocked", "left"])
 def test_a_fixed_lease_that_ran_out_is_over_although_a_member_was_lost_before(members, several, bob, how, unlocked):
-    several.lock(0.5)
+    several.lock(1.5)
     members.lose(how, bob)
     if how != "forced":
         for index in members.lost:

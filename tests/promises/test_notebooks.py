@@ -15,6 +15,7 @@ import pyredisson.asyncio
 from pyredisson import LockError, LockNotOwnedError
 from pyredisson._shared.owners import local
 from tests.servers import Server
+from tests.worlds.base import KEPT
 from tests.worlds.environments import threads_only
 
 #: How the kernel runs a cell: in a coroutine of its own package, which stands for a task.
@@ -60,13 +61,13 @@ def test_the_cells_of_a_kernel_share_a_lock_for_asyncio(run_cell, server: Server
 
 
 def test_what_a_cell_holds_lasts_after_its_task(run_cell, server: Server, caplog):
-    config = pyredisson.Config(lock_watchdog_timeout=0.6)
+    config = pyredisson.Config(lock_watchdog_timeout=KEPT)
     with pyredisson.Redisson.from_url(server.url, config=config) as client:
         lock = client.get_lock("notebook")
         lock.force_unlock()
 
         async def pause() -> None:
-            await asyncio.sleep(1.5)
+            await asyncio.sleep(KEPT / 2)
 
         assert in_cells(run_cell, lock.lock, pause, lock.is_held_by_current_thread, lock.unlock)[2] is True
     assert "its holder is gone" not in caplog.text

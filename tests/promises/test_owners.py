@@ -163,7 +163,7 @@ def test_a_wait_at_a_condition_is_a_call_of_its_owner(world, alice, bob, client)
     owner = client.real.new_owner()
     mine, theirs = handle(alice, client, "lock", owner=owner), handle(bob, client, "lock", owner=owner)
     mine.lock()
-    waiting = alice.start(client.real.get_condition(mine.real).wait, 0.5)
+    waiting = alice.start(client.real.get_condition(mine.real).wait, 3)
     world.until(lambda: world.redis.command("EXISTS", "pyredisson_condition:{orders}"))
     with pytest.raises(LockError, match="in the middle of another call"):
         theirs.lock()

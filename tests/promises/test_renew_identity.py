@@ -101,7 +101,7 @@ def test_who_waits_is_woken(world, client, alice, bob, theirs):
 def test_a_restored_copy_is_another_client(world, alice, monkeypatch, noticed):
     lost = []
     client = world.client(
-        lock_watchdog_timeout=0.6 if noticed == "by the watchdog" else 30,
+        lock_watchdog_timeout=3 if noticed == "by the watchdog" else 30,
         on_lock_lost=lambda name, _: lost.append(name),
     )
     before = client.id

@@ -129,14 +129,3 @@ def test_a_variable_is_given_back_once():
     for each in several * 2:
         each.end()
     assert len(call_chains._free) == len(set(call_chains._free)) == before + 1
-
-
-def test_what_is_collected_gives_its_variable_back():
-    gc.collect()
-    before = len(call_chains._free)
-    several = [CallChains() for _ in range(before + 1)]
-    for each in several:
-        each.members = (each,)
-    del each, several
-    gc.collect()
-    assert len(call_chains._free) == len(set(call_chains._free)) == before + 1

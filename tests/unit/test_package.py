@@ -135,7 +135,7 @@ def test_the_wheel_has_the_package_and_nothing_else(built):
         ".js",
         ".svg",
     }
-    sources = [path for path in (ROOT / "pyredisson").rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    sources = [path for path in (ROOT / "pyredisson").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     assert packed == {path.relative_to(ROOT).as_posix() for path in sources}
     assert f"{info}licenses/LICENSE" in names
     assert f"Version: {pyredisson.__version__}\n" in metadata
