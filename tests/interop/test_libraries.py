@@ -98,7 +98,7 @@ def test_the_commands_know_a_lock_and_free_it_for_its_waiter(case, peers, valkey
         return
     with Requests(direct, unique_name) as requests:
         waiting = peer.start("waiter", case.verb, *where)
-        until(lambda: requests.count >= 2, what="a client waits")
+        until(lambda: requests.count >= 2, 30, what="a client waits")  # A JVM loads classes first.
     if case.waits == "by BLPOP":
         until(lambda: direct.info("clients")["blocked_clients"] >= 1, what="it is blocked")
     assert not waiting.done()
