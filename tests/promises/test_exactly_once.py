@@ -247,6 +247,10 @@ def test_unknown_unlock_can_be_called_again(proxy, impatient, kind):
         mine.unlock()
     silence.remove()
     proxy.heal()
+    unlocks_for_the_last_time(mine)
+
+
+def unlocks_for_the_last_time(mine: Remote) -> None:
     mine.unlock()
     assert not mine.is_locked()
     with pytest.raises(LockError):
@@ -272,10 +276,7 @@ def test_an_unlock_behind_a_block_that_could_not_be_left_is_of_the_outer_hold(
             mine.unlock()
     silence.remove()
     proxy.heal()
-    mine.unlock()
-    assert not mine.is_locked()
-    with pytest.raises(LockError):
-        mine.unlock()
+    unlocks_for_the_last_time(mine)
 
 
 @pytest.mark.parametrize("kind", ["lock", "read_lock"])
@@ -313,7 +314,4 @@ def test_who_leaves_a_block_does_not_come_back_to_an_unlock_within_it(
     proxy.heal()
     if settled:
         world.until(lambda: mine.get_hold_count() == 1)
-    mine.unlock()
-    assert not mine.is_locked()
-    with pytest.raises(LockError):
-        mine.unlock()
+    unlocks_for_the_last_time(mine)
