@@ -436,15 +436,12 @@ class Attempt:
             if type(outcome) is HoldLost and self._exchange is None:
                 await client.learn_cause(ownership.name)
             if type(outcome) is LockAcquired:
-                deadline = sent + hold.certain
                 now = client.runtime.now()
-                over = now >= (ownership.deadline if call.count else deadline)
+                over = not call.count and now >= sent + hold.certain
                 if over and (hold.watched or hold.certain > 0):  # Else the lease is so short that it never is certain.
                     # It arrived when its lease had ended: that is no hold, so give it back, and attempt again.
                     ownership.answered(call.request_id)
                     await settle(client, ownership, exchange=self._exchange)
-                    if call.count:  # What it was to join has ended, too, which is final.
-                        check_not_lost(client, ownership)
                     self.late = late_again(self.late, "lock", ownership.name, hold.lease_ms, now - sent)
                     return AT_ONCE
             self.late = ()
@@ -535,6 +532,11 @@ async def request_lock(
             rival = None
         elif type(outcome) is HoldLost and not ownership.holds:
             ownership.refused(call.request_id)
+        elif type(outcome) is LockAcquired and call.count and client.runtime.now() >= ownership.deadline:
+            # What it was to join has ended, which is final: it is returned, and acquired anew.
+            ownership.answered(call.request_id)
+            await settle(client, ownership, exchange=exchange)
+            check_not_lost(client, ownership)
         else:
             return call, outcome, sent
         begun = None

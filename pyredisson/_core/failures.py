@@ -10,6 +10,7 @@ from pyredisson._core.names import WAITING, prefixed
 from pyredisson.errors import (
     LockError,
     LockLostError,
+    LockNotOwnedError,
     NoSyncedSlavesError,
     OutcomeUnknownError,
     QuorumUnreachableError,
@@ -268,6 +269,12 @@ def timed_out(what: str, name: str, wait: float | None, why: str | None, tries: 
     if why is not None and why.startswith("held by "):
         return f"{what} {name!r} is {why}"
     return f"{what} {name!r} is held by another owner{f'; {why}' if why else ''}"
+
+
+def ended_inside(what: str, name: str) -> LockNotOwnedError:
+    """Return the error for a block that is left, and holds nothing any more. ``what`` it held, in words."""
+    text = f"{what} {name!r} is no longer held by this block: it was released or force-unlocked inside it"
+    return LockNotOwnedError(text, name=name)
 
 
 def not_held(what: str, name: str, who: Caller, held: str | None, *, free: bool = False, releases: bool = True) -> str:

@@ -352,7 +352,8 @@ class Ownership(Owned):
         """Note that an acquire is about to be sent; ``None``: another call is at a request."""
         with self.mutex:
             in_flight = self.in_flight
-            if in_flight.pending is not None and in_flight.state in OF_CALL:  # As `busy`, without the call.
+            release = in_flight.pending is Pending.RELEASE  # Of a block that was left meanwhile; it is settled first.
+            if release or (in_flight.pending is not None and in_flight.state in OF_CALL):  # As `busy`.
                 return None
             repeat = in_flight.pending is not None and in_flight.state is not OPEN
             if repeat:
@@ -419,10 +420,12 @@ class Ownership(Owned):
         """
         with self.mutex:
             in_flight, hold = self.in_flight, releasing[0] if releasing else None
-            if in_flight.pending is not None and in_flight.state in UNDER_WAY:
-                return None
-            in_flight.released_behind = False
             held = hold is not None and hold.state is HoldState.HELD
+            if in_flight.pending is not None:
+                another = in_flight.holds != releasing and self.loss is None  # Of a block that was left meanwhile.
+                if in_flight.state in UNDER_WAY or (another and held and in_flight.pending is Pending.RELEASE):
+                    return None
+            in_flight.released_behind = False
             if held and self.loss is None:
                 request_id = in_flight.begin(Pending.RELEASE, *releasing)
                 in_flight.becoming, in_flight.of_block = becoming, block
@@ -493,7 +496,9 @@ class Ownership(Owned):
             self.generation += 1
             for hold in in_flight.holds:  # The watchdog may have given it up for lost meanwhile.
                 awaited = behind and hold.whole is not None and hold.whole.released
-                self.drop(hold, HoldState.RELEASED if awaited else in_flight.becoming)
+                left = hold in in_flight.due and in_flight.becoming is HoldState.GIVEN_UP
+                becoming = HoldState.LEFT if left else in_flight.becoming
+                self.drop(hold, HoldState.RELEASED if awaited else becoming)
                 if self.holds and not behind and hold.state is HoldState.OVER and self.chains is not None:
                     trace = hold.trace() if hold.trace is not None else None
                     if trace is not None:
@@ -583,6 +588,7 @@ class Ownership(Owned):
                     return SettleBegun(in_flight.request_id, self.epoch, None, 0, 1, False)
                 in_flight.begin(Pending.RELEASE, in_flight.due[0])
                 in_flight.of_block = in_flight.due[0] is not in_flight.unlocking
+                in_flight.until = self.deadline
                 in_flight.due = in_flight.due[1:]
                 repeat = False
             else:
@@ -660,6 +666,29 @@ class Ownership(Owned):
                 in_flight.of_block = True
             elif hold not in in_flight.holds and hold not in in_flight.due:
                 in_flight.due = (*in_flight.due, hold)
+            return True
+
+    def leave_behind_call(self, hold: SingleHold | None) -> bool:
+        """A signal handler leaves a block in the middle of a call on this, which cannot go on before it returns.
+
+        Args:
+            hold: What is to be released behind that call. ``None``: the outermost of its owner's own, since the call
+                may be about the innermost.
+
+        Returns:
+            Whether it is held, and that call does not release it.
+        """
+        if hold is None:
+            own = [each for each in self.holds if each.whole is None and each.block is None and self.sees(each)]
+            hold = next((each for each in own if each not in self.claimed()), None)
+        if hold is None or self.leave_given_up(hold):
+            return hold is not None
+        with self.mutex:
+            in_flight = self.in_flight
+            ending = in_flight.pending is Pending.RELEASE and in_flight.becoming is not HoldState.GIVEN_UP
+            if hold.state is not HoldState.HELD or hold in in_flight.due or (ending and hold in in_flight.holds):
+                return False
+            in_flight.due = (*in_flight.due, hold)
             return True
 
     def undo_acquire(self, hold: SingleHold) -> bool:

@@ -18,6 +18,7 @@ from pyredisson._core.failures import (
     Rejected,
     Unusable,
     cannot_wait,
+    ended_inside,
     explain_type,
     held_here,
     is_interruption,
@@ -25,7 +26,7 @@ from pyredisson._core.failures import (
 )
 from pyredisson._core.hold import HoldState, InMargin, InTime, given_up, lost_error, release_later, send_release
 from pyredisson._core.holder_lookup import found_here
-from pyredisson._core.requests import ForceCall, Pending, ReleaseCall, Unlock, unusable
+from pyredisson._core.requests import UNDER_WAY, ForceCall, Pending, ReleaseCall, Unlock, unusable
 from pyredisson._core.waiting import released_as
 from pyredisson._core.watchdog import Renewal
 from pyredisson.errors import LockLostError, LockNotOwnedError
@@ -100,6 +101,26 @@ async def leave_block(
     if ownership.leave_given_up(hold):
         return
     await release_all(client, kind, ownership, () if hold is None else (hold,), progress, exchange, block=True)
+
+
+def leave_behind_call(what: str, name: str, parts: Sequence[tuple[ClientCore, Ownership, SingleHold | None]]) -> None:
+    """Leave a block in a signal handler, in the middle of a call of its thread on its lock.
+
+    That call cannot go on before the handler returns: what the block holds is released behind it.
+
+    Args:
+        what: What the lock is called in messages.
+        name: Its name.
+        parts: What the block holds: a client, what the owner holds there, and the hold.
+
+    Raises:
+        LockNotOwnedError: It holds nothing that this call does not release.
+    """
+    left = [(client, own) for client, own, hold in parts if own.leave_behind_call(hold)]
+    for client, ownership in left:
+        client.watchdog.settle_later(ownership)
+    if not left:
+        raise ended_inside(what, name)
 
 
 async def settle_or_explain(
@@ -366,6 +387,27 @@ def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: floa
 # ---- forced ----------------------------------------------------------------------------------------------------------
 
 
+async def _look_after_force(client: ClientCore, ownership: Ownership, request_id: int, until: float) -> None:
+    """Look whether what an owner held, or requested, when its lock was freed is held still: the order is not known.
+
+    ``until``: how long that matters.
+    """
+    requested = ownership.pending is Pending.ACQUIRE and ownership.request_id == request_id
+    if not (requested and ownership.in_flight.state in UNDER_WAY):
+        expire(client, ownership)
+        if not ownership.holds or ownership.loss is not None or not ownership.owner.startswith(client.id):
+            return
+        renewal = Renewal(client, [ownership], 1, client.attempt_timeout(client.watchdog.lease_ms))  # Never shortens.
+        await renewal.send()
+        failure = await renewal.note()
+        if failure is not None:
+            raise failure
+        if renewal.effective:
+            return
+    at = client.runtime.now() + RETRY.first
+    client.watchdog.do_later(partial(_look_after_force, client, ownership, request_id, until), until, at)
+
+
 async def force_unlock(client: ClientCore, kind: LockKind, ownership: Ownership) -> bool:
     """Free the lock in the name of an owner. Returns whether it was locked."""
     if ownership.pending is not None:
@@ -397,6 +439,11 @@ async def force_unlock(client: ClientCore, kind: LockKind, ownership: Ownership)
         lost = each.clear() if own else each.lose("it was force-unlocked by this client", generation)
         client.watchdog.unwatch(each)
         client.report_lost(each, lost)
+    until = client.runtime.now() + lease / 1000
+    for each in kind.ended_by_force():
+        # What has changed since the request was sent may have been granted before that, or after.
+        if (each.holds and each.loss is None) or each.pending is Pending.ACQUIRE:
+            client.watchdog.do_later(partial(_look_after_force, client, each, each.request_id, until), until)
     return reply is not None
 
 

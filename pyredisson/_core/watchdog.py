@@ -661,11 +661,11 @@ class Backlog:
         request_id = each.request_id
         if (ownership.pending is not None or ownership.in_flight.due) and ownership.request_id == request_id:
             now = self._runtime.now()
-            if now >= (ownership.in_flight.open_until() if ownership.pending is not None else ownership.deadline):
-                ownership.abandon(request_id)
-            elif ownership.busy():
+            if ownership.busy():  # First: for how long its request is worth settling is not known yet.
                 self._later(each)
                 return
+            if now >= (ownership.in_flight.open_until() if ownership.pending is not None else ownership.deadline):
+                ownership.abandon(request_id)
             else:
                 timeout = self._answer_timeout(now)
                 if self._several and each.failures % 4:
@@ -673,5 +673,7 @@ class Backlog:
                 await settle(self._client, ownership, timeout, since=request_id, behind=True)
                 self._client.server.heard(name=ownership.name)
         # Else its owner has begun something new, and settles what that leaves open.
-        if each.request_id == request_id:
+        if ownership.in_flight.due:
+            self._later(each)
+        elif each.request_id == request_id:
             self.ownerships.pop(ownership, None)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pyredisson._core.acquiring import acquire
 from pyredisson._core.deadline import Seconds, lease_ms, optional_lease_ms, wait_seconds
-from pyredisson._core.failures import never_expires, timed_out
+from pyredisson._core.failures import ended_inside, never_expires, timed_out
 from pyredisson._core.hold import HolderCore, HoldState, SingleHold, lost_error
 from pyredisson._core.kind import FREES_ALL_OWNERS, LockKind, StoredKind
 from pyredisson._core.names import LockNames
@@ -25,6 +25,7 @@ from pyredisson._core.releasing import (
     extend,
     force_unlock,
     hand_over,
+    leave_behind_call,
     leave_block,
     other_holder,
     other_local_holder,
@@ -43,7 +44,7 @@ from pyredisson._core.requests import (
 )
 from pyredisson._core.runtime import PUBLISH, Progress, Reply, Request, Runtime
 from pyredisson._core.waiting import NEVER_YIELDS, ByMessage, Delays, Fairness, Polling, Waiting
-from pyredisson.errors import LockNotOwnedError, LockTimeoutError
+from pyredisson.errors import LockError, LockTimeoutError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -316,21 +317,32 @@ class LockCore(HolderCore[Ownership]):
     async def leave_block(self, progress: Progress | None, lease: Lease | None) -> None:
         """See :meth:`HolderCore.leave_block`."""
         client = self.client
-        ownership = self.held_by_block(lease) if lease is not None else self.mine()
+        thread = client.runtime.thread()
+        try:
+            ownership = self.held_by_block(lease) if lease is not None else self.mine()
+        except LockError:
+            ownership = self._interrupted(thread)
+            if ownership is None:
+                raise
         if lease is not None and lease._hold.loss is not None:
             raise lost_error(lease._held, lease._hold.loss)
         releasable = HoldState.HELD, HoldState.GIVEN_UP
         if ownership is None or (lease is not None and lease._hold.state not in releasable):
-            name = self.names.name
-            raise LockNotOwnedError(
-                f"lock {name!r} is no longer held by this block: it was released or force-unlocked inside it", name=name
-            )
+            raise ended_inside("lock", self.names.name)
+        if ownership.call.thread and ownership.call.thread == thread:
+            leave_behind_call("lock", self.names.name, [(client, ownership, lease and lease._hold)])
+            return
         if lease is None:
             ownership = to_release(self.kind, ownership)
         hold = lease._hold if lease is not None else ownership.to_unlock()
         if hold is None and client.closed:
             client.check_open()
-        await ownership.called(client.runtime.thread(), leave_block, client, self.kind, ownership, hold, progress)
+        await ownership.called(thread, leave_block, client, self.kind, ownership, hold, progress)
+
+    def _interrupted(self, thread: int) -> Ownership | None:
+        """Return that of the caller on which this thread is in the middle of a call: then a signal handler asks."""
+        mine = (each for each in self.ownerships_of(self.owner()) if thread and each.call.thread == thread)
+        return next((each for each in mine if each.owner == self.kind.field(each.who.number)), None)
 
     async def hand_over(self, held: Ownership, lease: Lease | None, error: GeneratorExit) -> None:
         """See :meth:`HolderCore.hand_over`."""

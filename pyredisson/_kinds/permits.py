@@ -418,6 +418,10 @@ class PermitsCore(NumberedCore, ABC):
         client, closed = self.client, progress is None and cannot_wait(error)
         client.runtime.check_process()
         call = NumberedCall(client, self.names, self.kind, release, permit, check=self.check, left=closed)
+        thread = client.runtime.thread()
+        if thread and client.ledger.callers.get(call.key) == thread:  # A signal handler leaves it.
+            closed = True
+            call = NumberedCall(client, self.names, self.kind, release, permit, check=self.check, left=True)
         if closed:
             call.leave_later()
             release_later(client, call.to_settle())

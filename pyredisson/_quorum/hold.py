@@ -686,10 +686,13 @@ async def extend(whole: MultiHold, lease_ms: int) -> None:
 # ---- an unlock -------------------------------------------------------------------------------------------------------
 
 
-async def release(whole: MultiHold, progress: Progress | None, *, block: bool = False) -> None:
+async def release(whole: MultiHold, progress: Progress | None, *, block: bool = False) -> bool:
     """Release a hold, or continue a release that could not be confirmed.
 
     ``block``: a block is left, which releases what closed clients hold as well.
+
+    Returns:
+        Whether there was one: a signal handler may have released it since it was chosen.
 
     Raises:
         LockLostError: It is lost.
@@ -708,6 +711,8 @@ async def release(whole: MultiHold, progress: Progress | None, *, block: bool = 
     confirmed = True
     try:
         whole.note_call(note)
+        if whole.state is HoldState.OVER:
+            return False
         if progress is not None:
             progress.begun = True
         whole.released = True  # From here on a loss is not reported, but raised.
@@ -737,6 +742,7 @@ async def release(whole: MultiHold, progress: Progress | None, *, block: bool = 
     if client.has_listeners():
         held_for = client.runtime.now() - whole.since
         client.emit(events.Released(whole.name, whole.owner, whole.depth(), held_for), ordinary=True)
+    return True
 
 
 async def _release_parts(whole: MultiHold, until: float, *, block: bool) -> tuple[dict[int, Outcome], bool]:

@@ -9,6 +9,7 @@ acquired are acquired in one order, by name, so that no clients wait for each ot
 from __future__ import annotations
 
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from pyredisson._core.acquiring import (
@@ -20,10 +21,10 @@ from pyredisson._core.acquiring import (
     report_outcome,
 )
 from pyredisson._core.deadline import RETRY, Deadline, Seconds, lease_ms
-from pyredisson._core.failures import Failure, held_here, is_interruption, not_held, timed_out
+from pyredisson._core.failures import Failure, ended_inside, held_here, is_interruption, not_held, timed_out
 from pyredisson._core.hold import CallNote, HolderCore, HoldState, lost_error
 from pyredisson._core.holder_lookup import BUDGET, found_here
-from pyredisson._core.releasing import hand_over
+from pyredisson._core.releasing import hand_over, leave_behind_call
 from pyredisson._quorum.hold import (
     KIND,
     Member,
@@ -258,20 +259,28 @@ class MultiLockCore(HolderCore[MultiHold]):
             raise await self._not_owned()
         if False not in [client.closed for client in self._clients]:
             self._check_open()  # Else, before an error, all is released that clients hold which are open.
-        await release(whole, progress)
+        if not await release(whole, progress):
+            await self.unlock_as_owner(progress)
 
     async def leave_block(self, progress: Progress | None, lease: Lease | None) -> None:
         """See :meth:`HolderCore.leave_block`."""
         whole = self.held_by_block(lease) if lease is not None else self.mine()
-        if whole is not None:
-            await release(whole, progress, block=True)
+        thread = self.client.runtime.thread()
+        if whole is not None and thread and thread in [own.call.thread for own in whole.ownerships]:
+            if lease is None:  # The call may be about the innermost hold.
+                wholes = {part.whole for own in whole.ownerships for part in own.holds if own.sees(part)} - {None}
+                alike = [each for each in wholes if each.key == self._key and not each.released and each.block is None]
+                whole = min(alike, key=attrgetter("number"), default=whole)
+            parts = [(member.client, own, part) for _, member, own, part in whole.each()]
+            leave_behind_call("multi-lock", self.name, parts)
+            whole.over()
+        elif whole is not None:
+            if not await release(whole, progress, block=True):
+                await self.leave_block(progress, lease)
         elif lease is None:
             raise await self._not_owned()
         elif not any(client.closed for client in self._clients):
-            raise LockNotOwnedError(
-                f"multi-lock {self.name!r} is no longer held by this block: released or force-unlocked inside it",
-                name=self.name,
-            )
+            raise ended_inside("multi-lock", self.name)
 
     def clients(self) -> tuple[str, Sequence[ClientCore]]:
         """See :meth:`HolderCore.clients`."""

@@ -264,7 +264,7 @@ def test_nothing_is_said_of_a_client_that_holds_nothing(client, alice, caplog):
 @sync_and_async
 def test_nothing_is_said_of_what_is_being_released(world, alice, proxy, caplog):
     """The server has executed the unlock, whose reply is lost."""
-    client = world.through(proxy.port, timeout=0.2)
+    client = world.through(proxy.port, timeout=0.9)
     mine = alice.lock(client)
     mine.lock()
     proxy.blackhole("down")

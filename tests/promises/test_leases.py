@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError
-from pyredisson._core.requests import ForceCall
+from pyredisson._core.requests import AcquireCall, ForceCall, LockAcquired
 from tests.promises.kinds import handle, lock_of
 from tests.worlds.base import KEPT, Remote, World
 from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
@@ -159,6 +159,47 @@ def test_who_acquires_while_the_lock_is_forced_open_is_renewed_and_notified(worl
 
 
 @sync_and_async
+@pytest.mark.parametrize("kind", ["lock", "fenced_lock", "write_lock"])
+@pytest.mark.parametrize("lease", [None, 60], ids=["renewed", "fixed"])
+@pytest.mark.parametrize("joins", [False, True], ids=["first", "joins"])
+def test_what_a_forced_unlock_takes_of_what_was_acquired_meanwhile_is_lost_at_once(world, kind, lease, joins):
+    """The answer to a first acquire is read after that to the ``force_unlock()``; to one that joins, in its middle."""
+    lost = []
+    client = world.client(on_lock_lost=lambda name, _: lost.append(name), lock_watchdog_timeout=60)
+    holder, waiter, forcing = world.actors(3)
+    mine, theirs = handle(holder, client, kind), handle(waiter, client, kind)
+    core, reads = client.real._core, theirs.real._core.kind.reads
+    exchange, began, over = core.exchange, [], []
+
+    async def in_order(call, *args, **options):
+        forces = isinstance(call, ForceCall)
+        answer = None if forces and joins else await exchange(call, *args, **options)
+        if forces if joins else isinstance(call, AcquireCall) and type(reads(answer[0])) is LockAcquired:
+            began.append(True)
+            late = core.runtime.now() + 20
+            while not over and core.runtime.now() < late:
+                await core.runtime.sleep(0.01)
+        return await exchange(call, *args, **options) if answer is None else answer
+
+    mine.lock()
+    if joins:
+        core.exchange = in_order
+        ends = forcing.start(handle(forcing, client, kind).real.force_unlock)
+        world.until(lambda: began)
+        holder.do(World.enter(mine.real.hold(lease_time=lease)))
+    else:
+        ends = waiter.start(World.enter(theirs.real.hold(lease_time=lease)))
+        world.until(lambda: world.waiting(theirs) == 1)
+        core.exchange = in_order
+        mine.unlock()
+        world.until(lambda: began)
+        assert handle(forcing, client, kind).force_unlock()
+    over.append(True)
+    ends.result(10)
+    world.until(lambda: lost, within=10, what="whose third of the lease is twice as long")
+
+
+@sync_and_async
 def test_an_extension_is_repeated_if_an_inner_block_was_left_before_its_answer_was_read(world, alice, bob):
     client = world.client(presence=False, lock_watchdog_timeout=900)
     mine, runtime = alice.lock(client), client.real._core.runtime
@@ -226,15 +267,16 @@ def test_an_extension_that_is_answered_after_the_lease_has_ended_is_none(world, 
 
 
 @sync_and_async
-def test_what_joins_a_lease_that_has_ended_meanwhile_is_a_hold_of_its_own(world, proxy, alice):
+@pytest.mark.parametrize("call", ["lock", "try_lock"])
+def test_what_joins_a_lease_that_has_ended_meanwhile_is_a_hold_of_its_own(world, proxy, alice, call):
     mine = handle(alice, world.through(proxy.port, timeout=9, presence=False), "lock")
     mine.lock(0.5)
     proxy.latency(0.8)
-    joining = alice.start(mine.lock, 60)
+    joining = alice.start(mine.lock, 60) if call == "lock" else alice.start(mine.try_lock, 0, 60)
     world.until(lambda: world.redis.ttl("orders") > 10)
     world.pass_time(0.6)  # The lease that it joins is over when its answer arrives.
     proxy.latency(0)
-    joining.result()
+    assert joining.result() in (None, True)
     assert mine.get_hold_count() == 1
     mine.unlock()
     with pytest.raises(LockLostError, match="its lease expired"):

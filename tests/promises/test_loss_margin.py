@@ -174,7 +174,7 @@ def test_nothing_is_said_of_a_lease_that_may_have_been_released(world, alice, bo
 def test_nothing_is_said_of_a_lease_that_a_clock_has_put_in_doubt(world, alice, bob, proxy):
     """A guest that was paused does not know for how long."""
     lost = []
-    client = world.through(proxy.port, loss_margin=MARGIN, timeout=0.2, listeners=(lost.append,))
+    client = world.through(proxy.port, loss_margin=MARGIN, timeout=0.9, listeners=(lost.append,))
     mine, runtime = single(alice, client, "lock"), client.real._runtime
     with pytest.raises(LockLostError, match="Work done since then may have overlapped"), mine.hold() as lease:
         unix_time, runtime.unix_time = runtime.unix_time, lambda: unix_time() + 60
@@ -189,7 +189,7 @@ def test_nothing_is_said_of_a_lease_that_a_clock_has_put_in_doubt(world, alice, 
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_a_multi_lock_says_for_how_long_no_other_owner_can_begin(world, alice, nodes):
     config = {"loss_margin": WIDE}
-    clients = [world.client(**config)] * 2 if nodes == 1 else world.nodes(3, quorum_node_timeout=0.2, **config)
+    clients = [world.client(**config)] * 2 if nodes == 1 else world.nodes(3, quorum_node_timeout=1.0, **config)
     names = ["a", "b"] if nodes == 1 else ["a"] * 3
     several = over(alice, [alice.lock(client, name).real for client, name in zip(clients, names, strict=True)])
     with pytest.raises(LockLostError, match="It was given up before"), several.hold(lease_time=LONG) as lease:
@@ -251,7 +251,7 @@ def test_a_lock_without_a_block_ends_by_then_and_can_be_acquired_anew(world, ali
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_a_multi_lock_follows_that_of_its_clients(world, alice, nodes):
     config = {"loss_margin": MARGIN}
-    clients = [world.client(**config)] * 2 if nodes == 1 else world.nodes(3, quorum_node_timeout=0.2, **config)
+    clients = [world.client(**config)] * 2 if nodes == 1 else world.nodes(3, quorum_node_timeout=1.0, **config)
     names = ["a", "b"] if nodes == 1 else ["a"] * 3
     store = world.redis if nodes == 1 else world.node(0)
     several = over(alice, [alice.lock(client, name).real for client, name in zip(clients, names, strict=True)])
@@ -371,12 +371,12 @@ def test_what_ran_out_before_keeps_nothing_from_being_freed(world, alice, bob):
 @sync_and_async
 def test_a_member_is_kept_while_another_one_is_waited_for(world, alice, bob):
     """Most of its lease is the margin."""
-    client = world.client(loss_margin=2.3)
+    client = world.client(loss_margin=3)
     theirs = bob.lock(world.client(), "b")
     theirs.lock()
     several = over(alice, [alice.lock(client, name).real for name in ("a", "b")])
-    waiting = alice.start(several.lock, LEASE)
-    for _ in range(8):
+    waiting = alice.start(several.lock, 5)
+    for _ in range(11):
         world.pass_time(0.5)
         assert theirs.get_hold_count() == 1
     assert world.redis.hash("a"), "it has ended meanwhile"

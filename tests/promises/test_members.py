@@ -534,7 +534,7 @@ def test_a_block_that_is_left_elsewhere_during_a_wait_is_not_held_again(world, a
     held.enter()
     if again:
         one.lock()
-    waiting = alice.start(members.clients[0].real.get_condition(members.raw()).wait, 0.6)
+    waiting = alice.start(members.clients[0].real.get_condition(members.raw()).wait, 1.5)
     world.until(lambda: members.stores[0].command("ZCARD", f"pyredisson_condition:{{{members.names[0]}}}"))
     bob.do(world.leave(held.real))
     assert waiting.result() is False

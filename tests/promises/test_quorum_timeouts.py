@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyredisson import LockError, QuorumUnreachableError
+from pyredisson import LockError, LockLostError, QuorumUnreachableError
 from tests.promises.test_multi_lock import left, multi
 from tests.worlds.environments import in_virtual_time
 
@@ -46,3 +46,17 @@ def test_a_lease_that_is_over_when_its_quorum_has_answered_is_an_error_after_the
     world.until(lambda: left(world, *range(3)) == set())
     with lock.hold(wait, lease_time=60) as lease:
         lease.ensure_held()
+
+
+def test_what_joins_a_lease_that_has_ended_meanwhile_is_a_hold_of_its_own(world):
+    lock = multi(world.actor(), world.nodes(3, quorum_node_timeout=2.0))
+    lock.lock(2)
+    world.simulation.latency = 0.4  # At most twice that for one way: it is there in time, and its answer too late.
+    world.pass_time(1.185)
+    assert lock.try_lock(0, 60)
+    assert lock.get_hold_count() == 1
+    world.simulation.latency = 0.0
+    lock.unlock()
+    with pytest.raises(LockLostError, match="its lease expired"):
+        lock.unlock()
+    world.until(lambda: left(world, *range(3)) == set())

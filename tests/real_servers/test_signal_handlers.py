@@ -168,6 +168,55 @@ def test_that_forces_the_lock_open(client, direct, unique_name):
     assert not busy(client)
 
 
+def block_of(kind: str, lock: Any) -> Any:
+    """Return a generator that holds it in a block, entered."""
+    block = lock if kind.startswith("with_") else lock.hold
+
+    def held() -> Iterator[None]:
+        with block if block is lock else block():
+            yield
+
+    entered = held()
+    next(entered)
+    return entered
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    ("kind", "stride"),
+    [
+        *(("lock", 2), ("with_lock", 2), ("fenced_lock", 5), ("fair_lock", 5), ("read_lock", 5), ("write_lock", 5)),
+        *(("with_write_lock", 5), ("multi_lock", 7), ("with_multi_lock", 7), ("semaphore", 2)),
+        ("permit_expirable_semaphore", 2),
+    ],
+)
+def test_that_leaves_a_block_in_the_middle_of_a_call_on_its_lock(client, direct, unique_name, kind, stride):
+    """That call goes on, and what the block holds is released behind it."""
+    word, permits = kind.removeprefix("with_"), "semaphore" in kind
+    lock = multi_lock(client, unique_name) if word == "multi_lock" else handle(client, word, unique_name)
+    use = use_of(client, word, unique_name)
+    blocks, times = [], []
+
+    def use_in_block() -> None:
+        blocks.append(block_of(kind, lock))
+        use()
+        while blocks:
+            blocks.pop().close()
+
+    def handler() -> None:
+        began = time.monotonic()
+        while blocks:
+            blocks.pop().close()
+        times.append(time.monotonic() - began)
+
+    def free() -> bool:
+        return lock.available_permits() == 100 if permits else not direct.exists(unique_name) and not busy(client)
+
+    for at in at_every_point(use_in_block, handler, stride=stride):
+        until(free, 10, what=f"the block is released that was left at point {at}")
+    assert max(times) < 5  # Of the 20 s for which it would wait for the call's turn.
+
+
 @pytest.mark.volume
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("waits", [False, True], ids=["free", "waits"])

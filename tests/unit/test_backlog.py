@@ -60,7 +60,7 @@ class FakeClient:
         self.budgets.append(budget)
         trouble = self.trouble.get(ownership.name)
         if trouble is None:
-            ownership.released(since, 0.0)
+            ownership.released(ownership.take_over(since).request_id, 0.0)
             return
         self.runtime.pass_time(min(self.takes, budget))
         ownership.answered(ownership.take_over(since).request_id)
@@ -208,6 +208,36 @@ def test_a_release_that_is_due_is_settled():
     assert client.round() == ["orders"]
     assert not client.backlog.ownerships
     assert client.backlog.due() == math.inf
+
+
+def test_a_release_that_is_due_outlasts_the_requests_of_its_owner():
+    client = FakeClient()
+    ownership, hold = held_by(client.runtime, "orders")
+    client.runtime.pass_time(5)
+    assert ownership.leave_behind_call(hold)
+    another = SingleHold(30_000, 29.0, watchdog=True)
+    begun = ownership.begin_acquire(another)
+    client.backlog.settle_later(ownership)
+    assert client.round() == []  # Its owner is at a request, of which it is not known for how long it matters.
+    ownership.granted(begun.request_id, another, client.runtime.now())
+    client.trouble["orders"] = lambda: Unanswered(AWAY)
+    assert client.round() == client.round() == ["orders"]
+    client.trouble.clear()
+    assert client.round() == ["orders"]
+    assert ownership.holds == [another]
+    assert not client.backlog.ownerships
+
+
+def test_an_acquire_and_a_release_wait_for_a_release_that_came_between():
+    """A signal handler, or another thread, has left a block since they looked, and its release is not settled."""
+    client = FakeClient()
+    ownership, hold = held_by(client.runtime, "orders")
+    another = SingleHold(30_000, 29.0, watchdog=True)
+    ownership.granted(ownership.begin_acquire(another).request_id, another, client.runtime.now())
+    ownership.answered(ownership.begin_release(hold, block=True).request_id)
+    assert ownership.begin_acquire(SingleHold(30_000, 29.0, watchdog=True)) is None
+    assert ownership.begin_release(another) is None
+    assert ownership.begin_release(hold) is not None
 
 
 def test_each_work_entry_is_done_on_its_own():

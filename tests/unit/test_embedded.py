@@ -449,7 +449,7 @@ def test_without_a_shell_nothing_is_left(monkeypatch):
     with pytest.raises(OSError, match="no more processes"):
         ServerProcess(["sleep", "600"], directory)
     assert not os.path.exists(directory)
-    assert len(os.listdir("/dev/fd")) == len(descriptors)
+    assert len(os.listdir("/dev/fd")) <= len(descriptors)
 
 
 # --- where it is ---
