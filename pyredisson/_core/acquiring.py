@@ -462,7 +462,7 @@ def begin_attempt(
 ) -> tuple[AcquireCall, int] | None:
     """Note that the lock is about to be requested. Returns the request, and the epoch of its first copy.
 
-    Returns ``None`` while another call is at a request.
+    Returns ``None`` while another call is at a request, or a release is to be settled first.
 
     Raises:
         ClientClosedError: The client has become another one.
@@ -533,14 +533,18 @@ async def request_lock(
         elif type(outcome) is HoldLost and not ownership.holds:
             ownership.refused(call.request_id)
         elif type(outcome) is LockAcquired and call.count and client.runtime.now() >= ownership.deadline:
-            # What it was to join has ended, which is final: it is returned, and acquired anew.
-            ownership.answered(call.request_id)
-            await settle(client, ownership, exchange=exchange)
-            check_not_lost(client, ownership)
+            await _release_late(client, call, exchange)
         else:
             return call, outcome, sent
         begun = None
         call, epoch = await _begin_in_turn(client, kind, ownership, hold, exchange, update)
+
+
+async def _release_late(client: ClientCore, call: AcquireCall, exchange: Exchange | None) -> None:
+    """Release what was granted when that which it was to join had ended, which is final."""
+    call.ownership.answered(call.request_id)
+    await settle(client, call.ownership, exchange=exchange)
+    check_not_lost(client, call.ownership)
 
 
 async def _begin_in_turn(
@@ -551,7 +555,9 @@ async def _begin_in_turn(
     exchange: Exchange | None,
     update: QueueUpdate | None,
 ) -> tuple[AcquireCall, int]:
-    """Do as :func:`begin_attempt`, behind another call that is at a request."""
+    """Do as :func:`begin_attempt`, behind another call that is at a request, or a release that is to be settled."""
+    if kind.has_fair_queue and not ownership.holds:
+        ownership.may_stand_in_queue(kind.wait_ms(ownership))  # What it held when the acquire began may have ended.
     while (begun := begin_attempt(client, kind, ownership, hold, update)) is None:
         await wait_for_turn(client, ownership, client.runtime.now() + client.config.timeout, exchange)
         await make_ready(client, kind, ownership, exchange)

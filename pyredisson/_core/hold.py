@@ -23,12 +23,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from enum import Enum
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
 
 from pyredisson._core import events
 from pyredisson._core.deadline import Seconds, optional_lease_ms, wait_seconds
-from pyredisson._core.failures import OUR_ERRORS, Failure, gives_way
+from pyredisson._core.failures import OUR_ERRORS, gives_way
 from pyredisson._core.names import owner_field
 from pyredisson.errors import LockLostError, LockNotOwnedError, LockTimeoutError, OutcomeUnknownError
 
@@ -540,27 +539,3 @@ async def leave_closed(
             client.runtime.close_again()
             client.watchdog.report_when_closed()
     return None
-
-
-def release_later(client: ClientCore, release: Callable[[], Coroutine[Any, Any, object]]) -> None:
-    """Send the release of a block that is being closed, and can await nothing: its closed client has no background."""
-
-    if client.closed and client.runtime.suspends:
-        with suppress(RuntimeError):  # The event loop is gone, and the release with it.
-            client.runtime.call_back(partial(send_release, client, release))
-
-
-async def send_release(client: ClientCore, release: Callable[[], Coroutine[Any, Any, object]]) -> None:
-    """Send the release of a block, whose client may be closed."""
-    if reopened := client.closed:
-        client.runtime.reopen()
-    try:
-        with suppress(Failure, LockNotOwnedError):
-            await release()
-            if reopened:
-                await client.presence.end()
-    finally:
-        if reopened:
-            client.runtime.close_again()
-            with suppress(RuntimeError):  # The event loop is gone.
-                client.watchdog.report_when_closed()

@@ -349,7 +349,7 @@ class Ownership(Owned):
     # ---- acquiring -----------------------------------------------------------------------------------------------
 
     def begin_acquire(self, hold: SingleHold) -> AcquireBegun | None:
-        """Note that an acquire is about to be sent; ``None``: another call is at a request."""
+        """Note that an acquire is about to be sent; ``None``: another call is at a request, or a release is pending."""
         with self.mutex:
             in_flight = self.in_flight
             release = in_flight.pending is Pending.RELEASE  # Of a block that was left meanwhile; it is settled first.
@@ -411,7 +411,7 @@ class Ownership(Owned):
     def begin_release(
         self, *releasing: SingleHold, block: bool = False, becoming: HoldState = HoldState.OVER
     ) -> ReleaseBegun | None:
-        """Note that the unlock of these holds is about to be sent; ``None``: another request is under way.
+        """Note that the unlock of these holds is about to be sent; ``None``: another request is under way, or pending.
 
         Args:
             releasing: One of them; all, for the wait of a condition.
@@ -419,6 +419,8 @@ class Ownership(Owned):
             becoming: What becomes of them.
         """
         with self.mutex:
+            if releasing[1:]:
+                releasing = self._held_of(releasing)
             in_flight, hold = self.in_flight, releasing[0] if releasing else None
             held = hold is not None and hold.state is HoldState.HELD
             if in_flight.pending is not None:
@@ -444,6 +446,10 @@ class Ownership(Owned):
             if self.holds:
                 return ReleaseBegun(request_id, self.epoch, 0, 0, Unlock.ENDED)
             return ReleaseBegun(request_id, self._outrank(), 0, 0, Unlock.LOST)
+
+    def _held_of(self, holds: tuple[SingleHold, ...]) -> tuple[SingleHold, ...]:
+        """Those that are held still, or the first: blocks that were left meanwhile have been released."""
+        return tuple([hold for hold in holds if hold.state is HoldState.HELD]) or holds[:1]
 
     def _outrank(self) -> int:
         """What comes next outranks the last request, which is not pending, and late copies of it. Returns its epoch."""
@@ -496,9 +502,9 @@ class Ownership(Owned):
             self.generation += 1
             for hold in in_flight.holds:  # The watchdog may have given it up for lost meanwhile.
                 awaited = behind and hold.whole is not None and hold.whole.released
-                left = hold in in_flight.due and in_flight.becoming is HoldState.GIVEN_UP
-                becoming = HoldState.LEFT if left else in_flight.becoming
-                self.drop(hold, HoldState.RELEASED if awaited else becoming)
+                self.drop(hold, HoldState.RELEASED if awaited else in_flight.becoming)
+                if hold.state is HoldState.GIVEN_UP and hold in in_flight.due:
+                    hold.state = HoldState.LEFT
                 if self.holds and not behind and hold.state is HoldState.OVER and self.chains is not None:
                     trace = hold.trace() if hold.trace is not None else None
                     if trace is not None:
@@ -583,7 +589,9 @@ class Ownership(Owned):
             if in_flight.pending is None:
                 if self.loss is not None:
                     self._drop_due()
-                in_flight.due = tuple([hold for hold in in_flight.due if hold.state is HoldState.HELD])
+                # No call between reading and writing: a signal handler, which passes the mutex, may add to it there.
+                while in_flight.due and in_flight.due[0].state is not HoldState.HELD:
+                    in_flight.due = in_flight.due[1:]
                 if not in_flight.due:
                     return SettleBegun(in_flight.request_id, self.epoch, None, 0, 1, False)
                 in_flight.begin(Pending.RELEASE, in_flight.due[0])
@@ -719,11 +727,13 @@ class Ownership(Owned):
         """
         with self.mutex:
             in_flight = self.in_flight
-            if not releasing or releasing[0] not in self.holds:
+            held = tuple([hold for hold in releasing if hold in self.holds])
+            if not held:
                 for hold in releasing:
                     if hold.state is HoldState.HELD:
                         self.drop(hold, becoming)  # It was interrupted in there.
                 return False
+            releasing = held
             if self.loss is not None:  # Nothing is held that could be released; a copy may be under way still.
                 self.epoch += in_flight.pending is not None
                 in_flight.request_id += 1
@@ -821,8 +831,9 @@ class Ownership(Owned):
         with self.mutex:
             if generation != self.generation or self.loss is not None or now >= self.deadline:
                 return False
-            self.deadline = max(self.deadline, deadline)
-            self.doubtful = False
+            if deadline >= self.deadline:
+                self.deadline = deadline
+                self.doubtful = False
             for hold in self.holds if counts else ():
                 if hold.renewals_left:
                     hold.renewals_left -= 1
@@ -869,10 +880,12 @@ class Ownership(Owned):
 
     def _drop_due(self) -> None:
         """Nothing is held any more: what is done with need not be released."""
-        for hold in self.in_flight.due:
+        in_flight = self.in_flight
+        while in_flight.due:
+            hold = in_flight.due[0]
             self.drop(hold)
             hold.state = HoldState.LOST  # For its unlock alone, if that is under way.
-        self.in_flight.due = ()
+            in_flight.due = in_flight.due[1:]
 
     def _give_up_release(self) -> None:
         """The request is not pending any more; the hold that it was to release has ended by itself.

@@ -5,7 +5,7 @@ And freeing a lock, for any holder.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,16 +24,17 @@ from pyredisson._core.failures import (
     is_interruption,
     not_held,
 )
-from pyredisson._core.hold import HoldState, InMargin, InTime, given_up, lost_error, release_later, send_release
+from pyredisson._core.hold import HoldState, InMargin, InTime, given_up, lost_error
 from pyredisson._core.holder_lookup import found_here
 from pyredisson._core.requests import UNDER_WAY, ForceCall, Pending, ReleaseCall, Unlock, unusable
+from pyredisson._core.runtime import run
 from pyredisson._core.waiting import released_as
 from pyredisson._core.watchdog import Renewal
 from pyredisson.errors import LockLostError, LockNotOwnedError
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
-    from pyredisson._core.hold import SingleHold
+    from pyredisson._core.hold import Owned, SingleHold
     from pyredisson._core.kind import LockKind
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.requests import Exchange
@@ -103,24 +104,30 @@ async def leave_block(
     await release_all(client, kind, ownership, () if hold is None else (hold,), progress, exchange, block=True)
 
 
-def leave_behind_call(what: str, name: str, parts: Sequence[tuple[ClientCore, Ownership, SingleHold | None]]) -> None:
+def leave_behind_call(
+    held: Owned, parts: Sequence[tuple[ClientCore, Ownership, SingleHold | None]], lost: str | None
+) -> None:
     """Leave a block in a signal handler, in the middle of a call of its thread on its lock.
 
     That call cannot go on before the handler returns: what the block holds is released behind it.
 
     Args:
-        what: What the lock is called in messages.
-        name: Its name.
-        parts: What the block holds: a client, what the owner holds there, and the hold.
+        held: What the block holds.
+        parts: The same at each client: the client, what the owner holds there, and the hold.
+        lost: Why it is lost, if it is.
 
     Raises:
+        LockLostError: It is lost.
         LockNotOwnedError: It holds nothing that this call does not release.
     """
     left = [(client, own) for client, own, hold in parts if own.leave_behind_call(hold)]
     for client, ownership in left:
         client.watchdog.settle_later(ownership)
+        release_later(client, partial(settle, client, ownership, CLEANUP_BUDGET, behind=True))
+    if lost is not None:
+        raise lost_error(held, lost)
     if not left:
-        raise ended_inside(what, name)
+        raise ended_inside(held.what, held.name)
 
 
 async def settle_or_explain(
@@ -261,7 +268,7 @@ def begin_release(
 ) -> tuple[ReleaseCall, int] | None:
     """Note that these holds are about to be released. Returns the request, and the epoch of its first copy.
 
-    Returns ``None`` while another call is at a request.
+    Returns ``None`` while another request is under way, or is to be settled first.
 
     Raises:
         LockNotOwnedError: There is none.
@@ -387,25 +394,29 @@ def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: floa
 # ---- forced ----------------------------------------------------------------------------------------------------------
 
 
-async def _look_after_force(client: ClientCore, ownership: Ownership, request_id: int, until: float) -> None:
+async def _look_after_force(
+    client: ClientCore, ownership: Ownership, request_id: int, until: float, looks: int = 0
+) -> None:
     """Look whether what an owner held, or requested, when its lock was freed is held still: the order is not known.
 
-    ``until``: how long that matters.
+    ``until``: how long that matters. ``looks``: how often that has brought nothing.
     """
     requested = ownership.pending is Pending.ACQUIRE and ownership.request_id == request_id
     if not (requested and ownership.in_flight.state in UNDER_WAY):
         expire(client, ownership)
         if not ownership.holds or ownership.loss is not None or not ownership.owner.startswith(client.id):
             return
-        renewal = Renewal(client, [ownership], 1, client.attempt_timeout(client.watchdog.lease_ms))  # Never shortens.
+        left = max(1, int(1000 * ownership.remaining(client.runtime.now())))  # It is not to end later by this.
+        renewal = Renewal(client, [ownership], left, client.attempt_timeout(client.watchdog.lease_ms))
         await renewal.send()
+        expire(client, ownership)  # What has simply run out meanwhile is not lost.
         failure = await renewal.note()
         if failure is not None:
             raise failure
         if renewal.effective:
             return
-    at = client.runtime.now() + RETRY.first
-    client.watchdog.do_later(partial(_look_after_force, client, ownership, request_id, until), until, at)
+    at = client.runtime.now() + RETRY.pause(looks, client.runtime.jitter)
+    client.watchdog.do_later(partial(_look_after_force, client, ownership, request_id, until, looks + 1), until, at)
 
 
 async def force_unlock(client: ClientCore, kind: LockKind, ownership: Ownership) -> bool:
@@ -590,3 +601,27 @@ async def hand_over(parts: Sequence[tuple[ClientCore, Ownership, SingleHold | No
 
     if pending:
         await pending[0][0].runtime.guard(settle_now(), CLEANUP_BUDGET, leaving=False)
+
+
+def release_later(client: ClientCore, release: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Send the release of a block that can wait for nothing, if its client is closed, and has no background."""
+    sending = partial(send_release, client, release)
+    if client.closed:
+        with suppress(RuntimeError):  # The event loop is gone, and the release with it.
+            client.runtime.call_back(sending if client.runtime.suspends else lambda: run(sending()))
+
+
+async def send_release(client: ClientCore, release: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Send the release of a block, whose client may be closed."""
+    if reopened := client.closed:
+        client.runtime.reopen()
+    try:
+        with suppress(Failure, LockNotOwnedError):
+            await release()
+            if reopened:
+                await client.presence.end()
+    finally:
+        if reopened:
+            client.runtime.close_again()
+            with suppress(RuntimeError):  # The event loop is gone.
+                client.watchdog.report_when_closed()

@@ -330,7 +330,9 @@ class LockCore(HolderCore[Ownership]):
         if ownership is None or (lease is not None and lease._hold.state not in releasable):
             raise ended_inside("lock", self.names.name)
         if ownership.call.thread and ownership.call.thread == thread:
-            leave_behind_call("lock", self.names.name, [(client, ownership, lease and lease._hold)])
+            ended = ownership.holds and client.runtime.now() >= ownership.deadline
+            lost = ownership.loss or (ownership.why_ended() if ended else None)
+            leave_behind_call(ownership, [(client, ownership, lease and lease._hold)], lost)
             return
         if lease is None:
             ownership = to_release(self.kind, ownership)

@@ -12,13 +12,13 @@ from pyredisson._core import events
 from pyredisson._core.acquiring import announce_wait, late_again, report_failed, report_outcome
 from pyredisson._core.deadline import DAY, Deadline, lease_ms
 from pyredisson._core.failures import OUR_ERRORS, Failure, cannot_wait, explain_type, gives_way, is_interruption
-from pyredisson._core.hold import LossCallback, check_skip, given_up, leave_closed, lost_error, release_later
+from pyredisson._core.hold import LossCallback, check_skip, given_up, leave_closed, lost_error
 from pyredisson._core.holder_lookup import token_id
 from pyredisson._core.kind import HeldKind
 from pyredisson._core.names import SemaphoreNames, owner_field
 from pyredisson._core.numbered import NumberedCall, Operation, ScriptCall
 from pyredisson._core.ownership import Ownership
-from pyredisson._core.releasing import extend
+from pyredisson._core.releasing import extend, release_later
 from pyredisson._core.requests import (
     ACQUIRED,
     AT_ONCE,

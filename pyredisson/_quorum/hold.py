@@ -687,12 +687,9 @@ async def extend(whole: MultiHold, lease_ms: int) -> None:
 
 
 async def release(whole: MultiHold, progress: Progress | None, *, block: bool = False) -> bool:
-    """Release a hold, or continue a release that could not be confirmed.
+    """Release a hold, or continue a release that could not be confirmed. Returns whether it was held still.
 
     ``block``: a block is left, which releases what closed clients hold as well.
-
-    Returns:
-        Whether there was one: a signal handler may have released it since it was chosen.
 
     Raises:
         LockLostError: It is lost.
@@ -724,11 +721,8 @@ async def release(whole: MultiHold, progress: Progress | None, *, block: bool = 
         if lost is None:
             confirmed = await _confirmed(whole, outcomes)
     except BaseException as error:
-        if is_interruption(error):  # The caller has no use for the hold in any case.
-            for _, _, own, part in whole.each():
-                if own.redo_release(part):
-                    own.keep_pending_until()
-            await _settle_on_leaving(whole, error)
+        if is_interruption(error):
+            await _redo_release(whole, error)
         raise
     finally:
         note.thread = 0
@@ -743,6 +737,14 @@ async def release(whole: MultiHold, progress: Progress | None, *, block: bool = 
         held_for = client.runtime.now() - whole.since
         client.emit(events.Released(whole.name, whole.owner, whole.depth(), held_for), ordinary=True)
     return True
+
+
+async def _redo_release(whole: MultiHold, error: BaseException) -> None:
+    """Release it although the caller is leaving, who has no use for the hold in any case."""
+    for _, _, own, part in whole.each():
+        if own.redo_release(part):
+            own.keep_pending_until()
+    await _settle_on_leaving(whole, error)
 
 
 async def _release_parts(whole: MultiHold, until: float, *, block: bool) -> tuple[dict[int, Outcome], bool]:

@@ -271,9 +271,11 @@ class MultiLockCore(HolderCore[MultiHold]):
                 wholes = {part.whole for own in whole.ownerships for part in own.holds if own.sees(part)} - {None}
                 alike = [each for each in wholes if each.key == self._key and not each.released and each.block is None]
                 whole = min(alike, key=attrgetter("number"), default=whole)
+            ended = not whole.released and whole.certain_until() <= self.client.runtime.now()
+            lost = whole.loss or (whole.why_ended() if ended else None)
             parts = [(member.client, own, part) for _, member, own, part in whole.each()]
-            leave_behind_call("multi-lock", self.name, parts)
-            whole.over()
+            whole.state = HoldState.OVER  # Nothing is reported any more.
+            leave_behind_call(whole, parts, lost)
         elif whole is not None:
             if not await release(whole, progress, block=True):
                 await self.leave_block(progress, lease)

@@ -10,6 +10,7 @@ import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError
 from pyredisson._core.requests import AcquireCall, ForceCall, LockAcquired
+from pyredisson._core.watchdog import Renewal
 from tests.promises.kinds import handle, lock_of
 from tests.worlds.base import KEPT, Remote, World
 from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
@@ -280,6 +281,73 @@ def test_what_joins_a_lease_that_has_ended_meanwhile_is_a_hold_of_its_own(world,
     assert mine.get_hold_count() == 1
     mine.unlock()
     with pytest.raises(LockLostError, match="its lease expired"):
+        mine.unlock()
+
+
+@sync_and_async
+def test_who_joins_a_lease_that_another_one_has_taken_over_leaves_the_queue(world, alice, bob):
+    client = world.client(presence=False)
+    mine, theirs = handle(alice, client, "fair_lock"), handle(bob, world.client(), "fair_lock")
+    core = client.real._core
+    exchange = core.exchange
+
+    async def late(call, *args, **options):
+        core.exchange = exchange
+        taken.append(True)
+        while not theirs_holds:
+            await core.runtime.sleep(0.01)
+        return await exchange(call, *args, **options)
+
+    taken, theirs_holds = [], []
+    mine.lock(0.5)
+    core.exchange = late
+    joining = alice.start(mine.try_lock, 0.3, 60)
+    world.until(lambda: taken)
+    assert theirs.try_lock(9)
+    theirs_holds.append(True)
+    assert joining.result() is False
+    assert world.redis.command("EXISTS", "redisson_lock_queue:{orders}") == 0
+    theirs.unlock()
+
+
+@sync_and_async
+@pytest.mark.parametrize("case", ["fixed", "persistent"])
+def test_a_look_after_a_forced_unlock_ends_nothing(world, case):
+    """What was acquired before its answer was read is as it would be without it."""
+    lost = []
+    client = world.client(on_lock_lost=lambda name, _: lost.append(name))
+    holder, forcing = world.actors(2)
+    mine, core = holder.lock(client), client.real._core
+    exchange, send, looked, forced = core.exchange, Renewal.send, [], []
+
+    async def answered_late(call, *args, **options):
+        answer = await exchange(call, *args, **options)
+        forced.append(True)
+        while isinstance(call, ForceCall) and len(forced) < 2:
+            await core.runtime.sleep(0.01)
+        return answer
+
+    async def late(renewal):
+        if case == "fixed" and not looked:
+            await core.runtime.sleep(0.8)
+        await send(renewal)
+        looked.append(renewal)
+
+    core.exchange = answered_late
+    forces = forcing.start(forcing.lock(client).real.force_unlock)
+    world.until(lambda: forced)
+    core.exchange = exchange
+    mine.lock(*([0.5] if case == "fixed" else []))
+    if case == "persistent":
+        world.redis.command("PERSIST", "orders")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Renewal, "send", late)
+        forced.append(True)
+        assert forces.result(10) is False
+        world.until(lambda: looked)
+        world.pass_time(0.3)
+    assert lost == []
+    if case == "persistent":
         mine.unlock()
 
 

@@ -16,7 +16,15 @@ from typing import Any
 import pytest
 import redis
 
-from pyredisson import ClientClosedError, Config, LockError, LockLostError, LockNotOwnedError, Redisson
+from pyredisson import (
+    ClientClosedError,
+    Config,
+    LockError,
+    LockLostError,
+    LockNotOwnedError,
+    OutcomeUnknownError,
+    Redisson,
+)
 from pyredisson._shared.owners import local
 from tests.real_servers.handles import handle
 from tests.real_servers.observation import busy
@@ -215,6 +223,111 @@ def test_that_leaves_a_block_in_the_middle_of_a_call_on_its_lock(client, direct,
     for at in at_every_point(use_in_block, handler, stride=stride):
         until(free, 10, what=f"the block is released that was left at point {at}")
     assert max(times) < 5  # Of the 20 s for which it would wait for the call's turn.
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("takes", [0.0, 0.1], ids=["quick", "slow"])
+def test_that_leaves_a_block_in_the_middle_of_the_wait_of_its_condition(client, direct, unique_name, takes):
+    """It is not held again. ``takes``: longer than until the background releases it."""
+    lock, condition = client.get_lock(unique_name), client.get_condition(unique_name)
+    blocks = []
+
+    def wait_in_block() -> None:
+        with lock:
+            blocks.append(block_of("lock", lock))
+            condition.wait(0.1)
+            while blocks:
+                blocks.pop().close()
+
+    def handler() -> None:
+        while blocks:
+            blocks.pop().close()
+            time.sleep(takes)
+
+    def free() -> bool:
+        return not direct.exists(unique_name) and not busy(client)
+
+    wait_in_block()
+    for at in at_every_point(wait_in_block, handler, stride=23 if takes else 17):
+        until(free, 10, what=f"the block is released that was left at point {at}")
+
+
+def interrupted_once(client: Redisson, handler: Callable[[], object], method: str = "exchange") -> None:
+    """Let the handler run in the middle of the next request of a client."""
+    core = client._core
+    ask = getattr(core, method)
+
+    async def interrupted(*args: Any, **options: Any) -> Any:
+        setattr(core, method, ask)
+        handler()
+        return await ask(*args, **options)
+
+    setattr(core, method, interrupted)
+
+
+@pytest.mark.parametrize("kind", ["lock", "with_lock", "multi_lock", "with_multi_lock"])
+@pytest.mark.parametrize("how", ["forced", "expired"])
+def test_that_leaves_a_block_that_is_lost_learns_of_it(client, unique_name, kind, how):
+    word = kind.removeprefix("with_")
+    lock, learned = multi_lock(client, unique_name) if word == "multi_lock" else client.get_lock(unique_name), []
+
+    def held() -> Iterator[None]:
+        if kind.startswith("with_") and how == "forced":
+            with lock:
+                yield
+        else:
+            with lock.hold(lease_time=0.5 if how == "expired" else None):
+                yield
+
+    def handler() -> None:
+        if how == "forced":
+            ThreadsWorld().actor().do(lock.force_unlock)
+        else:
+            time.sleep(0.6)
+        try:
+            next(entered, None)
+        except LockError as error:
+            learned.append(type(error))
+
+    entered = held()
+    next(entered)
+    interrupted_once(client, handler)
+    with suppress(LockLostError):
+        lock.lock(9)
+    assert learned == [LockLostError]
+    with suppress(LockLostError, LockNotOwnedError):
+        lock.unlock()
+    until(lambda: not busy(client), what="what was left is forgotten")
+
+
+@pytest.mark.parametrize("kind", ["lock", "semaphore"])
+def test_that_closes_the_client_and_leaves_a_block(valkey, direct, unique_name, kind):
+    client = Redisson.from_url(valkey.url)
+    lock = client.get_lock(unique_name) if kind == "lock" else client.get_semaphore(unique_name)
+    if kind == "semaphore":
+        lock.try_set_permits(5)
+    entered = block_of(kind, lock)
+
+    def handler() -> None:
+        client.close()
+        next(entered, None)
+
+    interrupted_once(client, handler, "exchange" if kind == "lock" else "perform")
+    acquired = 0
+    with suppress(ClientClosedError, OutcomeUnknownError, redis.exceptions.ConnectionError):
+        if kind == "lock":
+            lock.lock()
+        else:
+            lock.acquire()
+        acquired = 1  # Its request was on its way, and it is left to its lease.
+
+    def left() -> int:
+        """Return what the server counts: the holds, or the permits that are held."""
+        if kind == "semaphore":
+            return 5 - int(direct.get(unique_name))
+        return sum(map(int, direct.hvals(unique_name)))
+
+    until(lambda: left() == acquired, 10, what="the block is released")
 
 
 @pytest.mark.volume

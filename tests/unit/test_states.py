@@ -129,6 +129,7 @@ CALLS: dict[str, Call] = {
     "raise_epoch": lambda own: own.raise_epoch(own.request_id, 1),
     "take_released_behind": lambda own: own.take_released_behind(),
     "keep_pending_until": lambda own: own.keep_pending_until(),
+    "leave_behind_call": lambda own: own.leave_behind_call(own.holds[-1] if own.holds else None),
     "leave_given_up": lambda own: own.leave_given_up(own.holds[-1] if own.holds else None),
 }
 
