@@ -25,7 +25,7 @@ SPHINX := sphinx-build -W --keep-going -b html -d docs/_build/doctrees docs docs
 
 # What `make test-python` runs: the quick tests that most depend on the version of Python (threads, tasks, contexts, closed
 # generators, annotations), and what the contract promises of every lock. All quick tests would take too long for
-# each version, and need packages that take minutes to install, or do not exist for it yet. It takes 40 s of processor time.
+# each version, and need packages that take minutes to install, or do not exist for it yet. They mostly wait.
 ifneq (,$(filter test-python,$(MAKECMDGOALS)))
 OTHER_VENV := .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2] + getattr(sys, "abiflags", ""))')
 endif
