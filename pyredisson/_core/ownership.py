@@ -119,12 +119,14 @@ class Ownership(Owned):
 
     async def called(self, thread: int, call: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
         """Make a call on it, and note so long which thread is in the middle of it."""
-        note = CallNote(thread)
+        note, before = CallNote(thread), self.call
         try:
             self.call = note
             return await call(*args)
         finally:
             note.thread = 0
+            if before.thread:  # Of another thread, whose signal handlers have to know.
+                self.call = before
 
     # ---- what it is ----------------------------------------------------------------------------------------------
 
@@ -250,6 +252,11 @@ class Ownership(Owned):
         """The hold whose unlock is to come, since it has ended, from the calling context: the last one."""
         return next((hold for hold in reversed(self.ended) if hold.whole is None and self.sees(hold)), None)
 
+    def given_up_here(self) -> SingleHold | None:
+        """A hold of its owner's own that a condition has given up, and that the calling signal handler sees."""
+        own = (hold for hold in self.in_flight.given_up if hold.whole is None and hold.block is None)
+        return next((hold for hold in own if hold.state is HoldState.GIVEN_UP and self.sees(hold)), None)
+
     # ---- the links to others -------------------------------------------------------------------------------------
 
     def adopt(self, kind: HeldKind) -> None:
@@ -294,6 +301,7 @@ class Ownership(Owned):
         """What a condition has given up of these is not held again. Returns the holds whose loss must be reported."""
         with self.mutex:
             self.in_flight.becoming = HoldState.OVER
+            self.in_flight.given_up = ()
             # One is new whose acquire is pending: the calling context can go on with that, but for another hold.
             lost = [hold for hold in holds if hold.state in (HoldState.GIVEN_UP, HoldState.NEW)]
             for hold in lost:
@@ -500,6 +508,8 @@ class Ownership(Owned):
             in_flight.released_behind = behind and not in_flight.of_block
             in_flight.pending = None
             self.generation += 1
+            if in_flight.becoming is HoldState.GIVEN_UP:
+                in_flight.given_up = in_flight.holds
             for hold in in_flight.holds:  # The watchdog may have given it up for lost meanwhile.
                 awaited = behind and hold.whole is not None and hold.whole.released
                 self.drop(hold, HoldState.RELEASED if awaited else in_flight.becoming)
@@ -687,8 +697,10 @@ class Ownership(Owned):
             Whether it is held, and that call does not release it.
         """
         if hold is None:
+            # What a condition gives up is taken again.
+            claimed = self.in_flight.due if self.in_flight.becoming is HoldState.GIVEN_UP else self.claimed()
             own = [each for each in self.holds if each.whole is None and each.block is None and self.sees(each)]
-            hold = next((each for each in own if each not in self.claimed()), None)
+            hold = self.given_up_here() or next((each for each in own if each not in claimed), None)
         if hold is None or self.leave_given_up(hold):
             return hold is not None
         with self.mutex:
@@ -715,6 +727,7 @@ class Ownership(Owned):
                 return True
             if taken:
                 self.drop(hold)
+                self._due_again()
                 in_flight.pending = Pending.ACQUIRE
             self.generation += 1
             in_flight.repeat(in_flight.pending or Pending.ACQUIRE)
@@ -734,6 +747,7 @@ class Ownership(Owned):
                         self.drop(hold, becoming)  # It was interrupted in there.
                 return False
             releasing = held
+            self._due_again(*releasing)
             if self.loss is not None:  # Nothing is held that could be released; a copy may be under way still.
                 self.epoch += in_flight.pending is not None
                 in_flight.request_id += 1
@@ -745,6 +759,14 @@ class Ownership(Owned):
             in_flight.holds, in_flight.becoming = releasing, becoming
             in_flight.repeat(Pending.RELEASE)
             return True
+
+    def _due_again(self, *releasing: SingleHold) -> None:
+        """The release of these is noted in place of the pending one: what that was about is due behind it."""
+        in_flight = self.in_flight
+        if in_flight.pending is Pending.RELEASE:
+            noted = (*releasing, *in_flight.due)
+            again = [hold for hold in in_flight.holds if hold.state is HoldState.HELD and hold not in noted]
+            in_flight.due = (*again, *in_flight.due)
 
     # ---- ending ------------------------------------------------------------------------------------------------------
 

@@ -82,8 +82,13 @@ async def leave_block(
 ) -> None:
     """Release the hold of a block. Unlike :func:`unlock` this never stands for an earlier one that failed.
 
-    ``exchange``: how to send the request; ``None``: as :meth:`ClientCore.exchange` does.
+    ``hold``: that; ``None``: its owner's innermost, which is chosen here, since a signal handler may have released it
+    before. ``exchange``: how to send the request; ``None``: as :meth:`ClientCore.exchange` does.
     """
+    if hold is None:
+        hold = ownership.to_unlock() or ownership.given_up_here()
+        if hold is None and client.closed:
+            client.check_open()
     if ownership.pending is not None:
         if progress is not None:
             progress.begun = True

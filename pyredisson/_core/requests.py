@@ -655,6 +655,7 @@ class InFlight:
         queued_ms: The wait with which its owner stands in the lock's queue, or may; 0: it surely does not.
         due: The holds that are to be released once it is settled: their blocks were left, or an unlock was called.
         unlocking: The last one by an unlock, which may be called again.
+        given_up: What a condition has given up, until its wait has ended.
         without_end: It was refused until the lock is released, whose key never expires.
         released_behind: A release that had failed was settled since, and its owner does not know that yet.
         outranked: The number of the last request that is not pending, and that what comes next outranks in any case.
@@ -671,6 +672,7 @@ class InFlight:
     queued_ms: int = 0
     due: tuple[SingleHold, ...] = ()
     unlocking: SingleHold | None = None
+    given_up: tuple[SingleHold, ...] = ()
     without_end: bool = False
     released_behind: bool = False
     outranked: int = 0

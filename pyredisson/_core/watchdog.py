@@ -625,9 +625,13 @@ class Backlog:
             self._unanswered_rounds = 0
 
     async def end(self) -> None:
-        """Do the work of a closed client now, once: what is not done then expires by itself."""
+        """Do the work of a closed client now, once: what is not done then expires by itself.
+
+        That is also what blocks held that were left behind a call.
+        """
         until = self._runtime.now() + ROUND
-        for each in list(self._work_entries):
+        left = [each for own, each in list(self.ownerships.items()) if own.in_flight.due]
+        for each in (*left, *list(self._work_entries)):
             if self._runtime.now() >= until or not await self._try(each):
                 return
 
@@ -673,7 +677,7 @@ class Backlog:
                 await settle(self._client, ownership, timeout, since=request_id, behind=True)
                 self._client.server.heard(name=ownership.name)
         # Else its owner has begun something new, and settles what that leaves open.
-        if ownership.in_flight.due:
-            self._later(each)
-        elif each.request_id == request_id:
+        if each.request_id == request_id:
             self.ownerships.pop(ownership, None)
+            if ownership.in_flight.due:  # Looked at then: who adds to it, and finds no entry, makes one.
+                self.settle_later(ownership)

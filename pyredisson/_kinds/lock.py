@@ -336,9 +336,7 @@ class LockCore(HolderCore[Ownership]):
             return
         if lease is None:
             ownership = to_release(self.kind, ownership)
-        hold = lease._hold if lease is not None else ownership.to_unlock()
-        if hold is None and client.closed:
-            client.check_open()
+        hold = None if lease is None else lease._hold
         await ownership.called(thread, leave_block, client, self.kind, ownership, hold, progress)
 
     def _interrupted(self, thread: int) -> Ownership | None:

@@ -269,7 +269,8 @@ class MultiLockCore(HolderCore[MultiHold]):
         if whole is not None and thread and thread in [own.call.thread for own in whole.ownerships]:
             if lease is None:  # The call may be about the innermost hold.
                 wholes = {part.whole for own in whole.ownerships for part in own.holds if own.sees(part)} - {None}
-                alike = [each for each in wholes if each.key == self._key and not each.released and each.block is None]
+                plain = [each for each in wholes if each.key == self._key and each.block is None]
+                alike = [each for each in plain if each.state is HoldState.HELD and not each.released]
                 whole = min(alike, key=attrgetter("number"), default=whole)
             ended = not whole.released and whole.certain_until() <= self.client.runtime.now()
             lost = whole.loss or (whole.why_ended() if ended else None)
@@ -412,6 +413,8 @@ class MultiLockCore(HolderCore[MultiHold]):
 
 def _raise_if_ended(whole: MultiHold) -> None:
     """Raise ``LockLostError`` unless it is certain to be held."""
+    if whole.state is HoldState.OVER:
+        raise ended_inside("multi-lock", whole.name)
     lost = whole.find_loss()
     if lost is not None or whole.certain_until() <= whole.client.runtime.now():
         raise lost_error(whole, lost or whole.why_ended())

@@ -339,7 +339,8 @@ class Model(NumberOutcomes):
 
     def _leaving_closed(self, hold: Any, parts: list[Any]) -> list[Way]:
         """The end of a block whose client was closed: what it holds still is released."""
-
+        if hold.state is RELEASED and not isinstance(hold, MultiHold):
+            return [Way(LockNotOwnedError)]
         held = hold.state is HELD and all(part in part.own.holds for part in parts)
         may_be_lost = not held and hold.state is not RELEASED
 

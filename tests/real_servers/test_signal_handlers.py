@@ -206,7 +206,8 @@ def test_that_leaves_a_block_in_the_middle_of_a_call_on_its_lock(client, direct,
     blocks, times = [], []
 
     def use_in_block() -> None:
-        blocks.append(block_of(kind, lock))
+        for _ in range(2):
+            blocks.append(block_of(kind, lock))
         use()
         while blocks:
             blocks.pop().close()
@@ -226,15 +227,16 @@ def test_that_leaves_a_block_in_the_middle_of_a_call_on_its_lock(client, direct,
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.parametrize("kind", ["lock", "with_lock"])
 @pytest.mark.parametrize("takes", [0.0, 0.1], ids=["quick", "slow"])
-def test_that_leaves_a_block_in_the_middle_of_the_wait_of_its_condition(client, direct, unique_name, takes):
+def test_that_leaves_a_block_in_the_middle_of_the_wait_of_its_condition(client, direct, unique_name, kind, takes):
     """It is not held again. ``takes``: longer than until the background releases it."""
     lock, condition = client.get_lock(unique_name), client.get_condition(unique_name)
     blocks = []
 
     def wait_in_block() -> None:
         with lock:
-            blocks.append(block_of("lock", lock))
+            blocks.append(block_of(kind, lock))
             condition.wait(0.1)
             while blocks:
                 blocks.pop().close()
@@ -252,17 +254,16 @@ def test_that_leaves_a_block_in_the_middle_of_the_wait_of_its_condition(client, 
         until(free, 10, what=f"the block is released that was left at point {at}")
 
 
-def interrupted_once(client: Redisson, handler: Callable[[], object], method: str = "exchange") -> None:
-    """Let the handler run in the middle of the next request of a client."""
-    core = client._core
-    ask = getattr(core, method)
+def interrupted_once(asked: Any, method: str, handler: Callable[[], object]) -> None:
+    """Let the handler run once, before the next request that this method makes of a client, or its runtime."""
+    ask = getattr(asked, method)
 
     async def interrupted(*args: Any, **options: Any) -> Any:
-        setattr(core, method, ask)
+        setattr(asked, method, ask)
         handler()
         return await ask(*args, **options)
 
-    setattr(core, method, interrupted)
+    setattr(asked, method, interrupted)
 
 
 @pytest.mark.parametrize("kind", ["lock", "with_lock", "multi_lock", "with_multi_lock"])
@@ -291,13 +292,34 @@ def test_that_leaves_a_block_that_is_lost_learns_of_it(client, unique_name, kind
 
     entered = held()
     next(entered)
-    interrupted_once(client, handler)
+    interrupted_once(client._core, "exchange", handler)
     with suppress(LockLostError):
         lock.lock(9)
     assert learned == [LockLostError]
     with suppress(LockLostError, LockNotOwnedError):
         lock.unlock()
     until(lambda: not busy(client), what="what was left is forgotten")
+
+
+@pytest.mark.parametrize("kind", ["lock", "multi_lock"])
+def test_that_leaves_a_block_before_its_client_is_closed(client, direct, unique_name, kind):
+    """As at a SIGTERM: the handler leaves the block, and the program ends."""
+    lock = multi_lock(client, unique_name) if kind == "multi_lock" else client.get_lock(unique_name)
+    entered = block_of(kind, lock)
+    lock.lock()
+    asked = (client._core.runtime, "fan_out") if kind == "multi_lock" else (client._core, "exchange")
+    interrupted_once(*asked, lambda: next(entered, None))
+    lock.unlock()
+    client.close()
+    assert not direct.exists(unique_name)
+
+
+def test_that_leaves_the_block_of_a_multi_lock_that_is_being_extended(client, unique_name):
+    lock = multi_lock(client, unique_name)
+    entered = block_of("multi_lock", lock)
+    interrupted_once(client._core.runtime, "fan_out", lambda: next(entered, None))
+    with pytest.raises(LockNotOwnedError, match="no longer held by this block"):
+        lock.extend(60)
 
 
 @pytest.mark.parametrize("kind", ["lock", "semaphore"])
@@ -312,7 +334,7 @@ def test_that_closes_the_client_and_leaves_a_block(valkey, direct, unique_name, 
         client.close()
         next(entered, None)
 
-    interrupted_once(client, handler, "exchange" if kind == "lock" else "perform")
+    interrupted_once(client._core, "exchange" if kind == "lock" else "perform", handler)
     acquired = 0
     with suppress(ClientClosedError, OutcomeUnknownError, redis.exceptions.ConnectionError):
         if kind == "lock":

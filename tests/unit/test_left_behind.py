@@ -72,3 +72,23 @@ def test_at_every_point(name):
             assert holds[1].state in (HoldState.OVER, HoldState.LEFT, HoldState.LOST), f"at {points}"
             assert holds[1] not in own.holds
     assert at > 5
+
+
+@pytest.mark.parametrize("leaves", ["acquire", "release"])
+def test_what_the_background_releases_is_not_forgotten_when_its_owner_leaves_a_call(leaves):
+    own, holds = held(3)
+    assert own.leave_behind_call(holds[0])
+    assert own.take_over(own.request_id, background=True).pending is Pending.RELEASE
+    if leaves == "acquire":
+        assert own.undo_acquire(holds[2])
+    else:
+        assert own.redo_release(holds[2])
+    counts = []
+    while (begun := own.take_over()).pending is not None:
+        counts.append(begun.hold_count)
+        (own.given_back if begun.pending is Pending.ACQUIRE else own.released)(
+            begun.request_id, *([0.0] if begun.pending is Pending.RELEASE else [])
+        )
+    assert counts == [3, 2]
+    assert own.holds == [holds[1]]
+    assert not own.in_flight.due
