@@ -140,6 +140,9 @@ ENDED: Final = "its lease expired"
 #: Why a hold is lost that a condition has given up.
 FORFEITED: Final = "a condition released it for its wait, and could not acquire it again"
 
+#: Why what a call is about is not held any more, though it was not lost.
+LEFT_MEANWHILE: Final = "it was released or force-unlocked inside its block"
+
 #: How a loss is explained that the server reported.
 GONE = "its key no longer exists or belongs to another owner (expired, force-unlocked or evicted)"
 

@@ -24,7 +24,7 @@ from pyredisson._core.failures import (
     is_interruption,
     not_held,
 )
-from pyredisson._core.hold import HoldState, InMargin, InTime, given_up, lost_error
+from pyredisson._core.hold import LEFT_MEANWHILE, HoldState, InMargin, InTime, given_up, lost_error
 from pyredisson._core.holder_lookup import found_here
 from pyredisson._core.requests import UNDER_WAY, ForceCall, Pending, ReleaseCall, Unlock, unusable
 from pyredisson._core.runtime import run
@@ -101,12 +101,17 @@ async def leave_block(
             if later or mine:
                 raise
             # Else that of an inner block, which has reported it; ours comes now.
-        if hold is not None and (later or mine) and hold.state in (HoldState.OVER, HoldState.RELEASED):
+        if hold is not None and (later or mine) and is_released(hold):
             resume(client, ownership)
             return
     if ownership.leave_given_up(hold):
         return
     await release_all(client, kind, ownership, () if hold is None else (hold,), progress, exchange, block=True)
+
+
+def is_released(hold: SingleHold) -> bool:
+    """Return whether the hold of a block was released in the settling of what was in its way."""
+    return hold.state in (HoldState.OVER, HoldState.RELEASED)
 
 
 def leave_behind_call(
@@ -180,10 +185,12 @@ async def release_all(
         if progress is not None:
             progress.begun = True
         while (begun := begin_release(client, kind, ownership, holds, block=block, becoming=becoming)) is None:
+            if block and holds:  # No one returns to it, whatever becomes of the other request.
+                ownership.release_later(holds[0], block=True)
             await wait_for_turn(client, ownership, client.runtime.now() + client.config.timeout, exchange)
             with suppress(LockLostError):  # That of another hold. Ours tells its own.
                 await settle_or_explain(client, ownership, exchange)
-            if block and ownership.leave_given_up(*holds):
+            if block and (ownership.leave_given_up(*holds) or any(map(is_released, holds))):
                 return
         call, epoch = begun
         if exchange is None:
@@ -406,6 +413,8 @@ async def _look_after_force(
 
     ``until``: how long that matters. ``looks``: how often that has brought nothing.
     """
+    if client.closed:
+        return  # All is left to its lease.
     requested = ownership.pending is Pending.ACQUIRE and ownership.request_id == request_id
     if not (requested and ownership.in_flight.state in UNDER_WAY):
         expire(client, ownership)
@@ -560,7 +569,8 @@ async def extend(
 def raise_if_lost(ownership: Ownership, hold: SingleHold) -> None:
     """Raise ``LockLostError`` unless a hold is held."""
     if ownership.loss is not None or hold.state is not HoldState.HELD:
-        raise lost_error(ownership, ownership.loss or ownership.why_ended())
+        ended = LEFT_MEANWHILE if hold.state is HoldState.OVER else ownership.why_ended()
+        raise lost_error(ownership, ownership.loss or ended)
 
 
 # ---- late ------------------------------------------------------------------------------------------------------------

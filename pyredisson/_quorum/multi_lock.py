@@ -22,7 +22,7 @@ from pyredisson._core.acquiring import (
 )
 from pyredisson._core.deadline import RETRY, Deadline, Seconds, lease_ms
 from pyredisson._core.failures import Failure, ended_inside, held_here, is_interruption, not_held, timed_out
-from pyredisson._core.hold import CallNote, HolderCore, HoldState, lost_error
+from pyredisson._core.hold import LEFT_MEANWHILE, CallNote, HolderCore, HoldState, lost_error
 from pyredisson._core.holder_lookup import BUDGET, found_here
 from pyredisson._core.releasing import hand_over, leave_behind_call
 from pyredisson._quorum.hold import (
@@ -414,7 +414,7 @@ class MultiLockCore(HolderCore[MultiHold]):
 def _raise_if_ended(whole: MultiHold) -> None:
     """Raise ``LockLostError`` unless it is certain to be held."""
     if whole.state is HoldState.OVER:
-        raise ended_inside("multi-lock", whole.name)
+        raise lost_error(whole, LEFT_MEANWHILE)
     lost = whole.find_loss()
     if lost is not None or whole.certain_until() <= whole.client.runtime.now():
         raise lost_error(whole, lost or whole.why_ended())

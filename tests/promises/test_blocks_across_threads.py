@@ -14,8 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+import redis
 
-from pyredisson import LockError, LockLostError, LockNotOwnedError
+from pyredisson import LockError, LockLostError, LockNotOwnedError, OutcomeUnknownError
+from pyredisson._core import releasing
 from tests.promises.kinds import lock_of, make
 from tests.worlds.base import KEPT, PATIENCE, Actor, Remote, World
 from tests.worlds.environments import sync_and_async, threads_only
@@ -186,6 +188,35 @@ def test_blocks_may_be_left_in_another_order(world):
     second.ensure_held()
     actor.do(inner.__exit__, None, None, None)
     assert free(world)
+
+
+@threads_only
+def test_a_block_is_released_behind_a_call_of_its_owner_that_begins_as_it_is_left(
+    world, alice, bob, proxy, monkeypatch
+):
+    """The server does not answer that call, nor the end of the block in time."""
+    lock = world.through(proxy.port, timeout=0.9).real.get_lock("orders")
+    outer, inner = lock.hold(), lock.hold()
+    for each in (outer, inner):
+        alice.do(world.enter(each))
+    begin, calls, held = releasing.begin_release, [], []
+
+    def late(*args: Any, **options: Any) -> Any:
+        if not held:
+            held.append(proxy.hold_request("EVALSHA"))
+            calls.append(alice.start(world.leave(inner)))
+            held[0].wait()
+            proxy.blackhole()
+        return begin(*args, **options)
+
+    monkeypatch.setattr(releasing, "begin_release", late)
+    calls.append(bob.start(world.leave(outer)))
+    world.until(lambda: len(calls) == 2)
+    for each in calls:
+        assert isinstance(each.error(within=PATIENCE), (OutcomeUnknownError, redis.exceptions.RedisError))
+    proxy.heal()
+    held[0].release()
+    world.until(lambda: free(world))
 
 
 @threads_only

@@ -318,7 +318,7 @@ def test_that_leaves_the_block_of_a_multi_lock_that_is_being_extended(client, un
     lock = multi_lock(client, unique_name)
     entered = block_of("multi_lock", lock)
     interrupted_once(client._core.runtime, "fan_out", lambda: next(entered, None))
-    with pytest.raises(LockNotOwnedError, match="no longer held by this block"):
+    with pytest.raises(LockLostError, match="released or force-unlocked inside its block"):
         lock.extend(60)
 
 
