@@ -294,7 +294,8 @@ def test_who_joins_a_lease_that_another_one_has_taken_over_leaves_the_queue(worl
     async def late(call, *args, **options):
         core.exchange = exchange
         taken.append(True)
-        while not theirs_holds:
+        over = core.runtime.now() + 20
+        while not theirs_holds and core.runtime.now() < over:
             await core.runtime.sleep(0.01)
         return await exchange(call, *args, **options)
 
@@ -323,7 +324,8 @@ def test_a_look_after_a_forced_unlock_ends_nothing(world, case):
     async def answered_late(call, *args, **options):
         answer = await exchange(call, *args, **options)
         forced.append(True)
-        while isinstance(call, ForceCall) and len(forced) < 2:
+        over = core.runtime.now() + 20
+        while isinstance(call, ForceCall) and len(forced) < 2 and core.runtime.now() < over:
             await core.runtime.sleep(0.01)
         return answer
 
