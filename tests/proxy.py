@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from tests.servers import HOST, free_port
+from tests.waiting import until
 
 Direction = Literal["up", "down", "both"]  # up: to the server; down: to the client
 Then = Literal["hang", "reset"]  # what the client sees of it: silence, or its connection reset
@@ -505,6 +506,10 @@ class Proxy:
         self._toxics = [*self._toxics, toxic]
         return toxic
 
+    def await_answers(self, match: Callable[[list[bytes]], bool]) -> None:
+        """Until the server has answered all that matches and was passed on: a toxic concerns only what comes later."""
+        until(lambda: not self._call(self._under_way(match)), what="the server has answered")
+
     def cut(self) -> None:
         """Reset all connections and refuse new ones, until ``heal()``."""
         self._call(self._cut())
@@ -567,6 +572,9 @@ class Proxy:
 
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENCE)
+
+    async def _under_way(self, match: Callable[[list[bytes]], bool]) -> bool:
+        return any(match(awaited.args) for connection in self.connections for awaited in connection._awaited)
 
     async def _listen(self) -> None:
         deadline = self._loop.time() + PATIENCE / 2

@@ -104,6 +104,7 @@ def test_a_request_of_this_call_stays_in_doubt_when_later_copies_are_not_sent(
     await_waiter(direct, client, unique_name)
     with changed(client, timeout=0.5):
         lost = proxy.drop_reply(ACQUIRE)
+        proxy.await_answers(ACQUIRE)  # Its look after it has subscribed could find the lock free.
         holder.do(theirs.unlock)
         lost.wait()
         proxy.cut()
