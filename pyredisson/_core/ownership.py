@@ -320,6 +320,8 @@ class Ownership(Owned):
         with self.mutex:
             # One is new whose acquire is pending: the calling context can go on with that, but for another hold.
             lost = [hold for hold in holds if self.given_up(hold) or hold.state is HoldState.NEW]
+            if self._giving_up():
+                self.in_flight.of_block = True  # As there, its caller does not come back and ask after it.
             self.in_flight.becoming = HoldState.OVER
             self.in_flight.given_up = ()
             for hold in lost:

@@ -217,7 +217,10 @@ class Joining:
         self.holds: list[SingleHold] = []
 
     async def attempt(self) -> bool:
-        """Release the lock and join the waiters, unless that is done. Returns whether that was done now.
+        """Release the lock and join the waiters, unless that is done.
+
+        Returns:
+            Whether it has joined just now; if an earlier request may have done that, it may have been notified since.
 
         Raises:
             Failure: It was not, or it is not known; another attempt may help.
@@ -225,7 +228,7 @@ class Joining:
         """
         if self.done:
             return False
-        client = self._client
+        client, joins = self._client, not self.holds
         first, self._tried = not self._tried, True
         try:
             await self._own.called(client.runtime.thread(), self._release)
@@ -235,7 +238,7 @@ class Joining:
                 raise await self.explain(failure) from failure.cause
             raise
         self.done = True
-        return True
+        return joins
 
     async def _release(self) -> None:
         """Release all holds of the owner in one request. Raises as :meth:`attempt` does."""
