@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, final
 
 from pyredisson._core.deadline import lease_ms
-from pyredisson._core.hold import LEFT_MEANWHILE, HoldState, lost_error
+from pyredisson._core.hold import LEFT_MEANWHILE, lost_error
 from pyredisson._core.runtime import run
 from pyredisson._shared.arguments import NotPortable
 from pyredisson.errors import LockLostError
@@ -93,8 +93,7 @@ class AnyLease(NotPortable, Generic[TokenT_co], shown="Lease"):
                 name=held.name,
             )
         if self.remaining() <= 0.0:
-            released = self._hold.state is HoldState.OVER  # By its owner itself, which is no loss.
-            expired = LEFT_MEANWHILE if released else held.why_ended()
+            expired = LEFT_MEANWHILE if held.ended_by_owner(self._hold) else held.why_ended()
             raise lost_error(held, self._hold.loss or held.loss or expired)
 
     def _extending(self, lease_time: Seconds) -> Coroutine[Any, Any, bool]:

@@ -176,9 +176,13 @@ async def _failed(
     failure: Failure,
     for_multi_lock: bool,
 ) -> Exception:
-    """Leave after a request without an answer of use. Returns the error to raise; for a multi-lock the failure."""
+    """Leave after a request without an answer of use.
+
+    Returns:
+        The error to raise; for a multi-lock the failure, if another attempt may help.
+    """
     error: Exception = failure
-    if not for_multi_lock:
+    if not for_multi_lock or isinstance(failure, (Rejected, Unusable)):
         error = client.explain(failure, ownership, "an acquire", hold.lease_ms)
     elif isinstance(failure, Unanswered):
         client.settle_later(ownership, hold.lease_ms)

@@ -68,6 +68,7 @@ class ClientCore:
         #: Whether that was reported.
         self.away_reported: bool = False
         self.address: str | None = None  # Where it connects, for messages; without a password.
+        self.place: str | None = None  # The same without a user, who may be another one elsewhere.
         self._scattered = runtime.place("") is not None
         self._patience = config.timeout / 3
         self._lease_of_patience = 6000 * self._patience

@@ -309,6 +309,10 @@ class Owned(ABC):
         """Whether this hold is not held for as long as a condition waits, which takes it again."""
         return hold.state is HoldState.GIVEN_UP
 
+    def ended_by_owner(self, hold: Any) -> bool:
+        """Whether this hold is over, or is being released, by its owner itself: that is no loss."""
+        return hold.state is HoldState.OVER
+
     @abstractmethod
     def why_ended(self) -> str:
         """Why it is held no longer than until its deadline, unless it was lost."""

@@ -206,8 +206,22 @@ class Ownership(Owned):
         return max(0.0, self.deadline - now) if self.holds and self.loss is None else 0.0
 
     def remaining_of(self, hold: SingleHold, now: float) -> float:
-        """See :meth:`Owned.remaining_of`."""
-        return self.remaining(now) if hold.state is HoldState.HELD else 0.0
+        """See :meth:`Owned.remaining_of`. What is being released may be another's by now."""
+        return self.remaining(now) if hold.state is HoldState.HELD and hold not in self.claimed() else 0.0
+
+    def given_up(self, hold: SingleHold) -> bool:
+        """See :meth:`Owned.given_up`; also while its release has no answer."""
+        return hold.state is HoldState.GIVEN_UP or hold in self._giving_up()
+
+    def ended_by_owner(self, hold: SingleHold) -> bool:
+        """See :meth:`Owned.ended_by_owner`."""
+        return super().ended_by_owner(hold) or hold in self.claimed()
+
+    def _giving_up(self) -> tuple[SingleHold, ...]:
+        """The holds whose release, for the wait of a condition, has no answer."""
+        in_flight = self.in_flight
+        giving_up = in_flight.pending is Pending.RELEASE and in_flight.becoming is HoldState.GIVEN_UP
+        return in_flight.holds if giving_up else ()
 
     def sees(self, hold: SingleHold) -> bool:
         """Whether a hold of this owner is visible to the calling context."""
@@ -298,12 +312,18 @@ class Ownership(Owned):
             self.doubtful = False
 
     def forfeit(self, holds: Sequence[SingleHold]) -> Sequence[SingleHold]:
-        """What a condition has given up of these is not held again. Returns the holds whose loss must be reported."""
+        """What a condition has given up of these, or may have, is not held again.
+
+        Returns:
+            The holds whose loss must be reported.
+        """
         with self.mutex:
+            # One is new whose acquire is pending: the calling context can go on with that, but for another hold.
+            lost = [hold for hold in holds if self.given_up(hold) or hold.state is HoldState.NEW]
+            if self._giving_up():
+                self.in_flight.of_block = True  # As there, its caller does not come back and ask after it.
             self.in_flight.becoming = HoldState.OVER
             self.in_flight.given_up = ()
-            # One is new whose acquire is pending: the calling context can go on with that, but for another hold.
-            lost = [hold for hold in holds if hold.state in (HoldState.GIVEN_UP, HoldState.NEW)]
             for hold in lost:
                 hold.loss = FORFEITED
             for hold in holds:
@@ -489,6 +509,16 @@ class Ownership(Owned):
         """A request that is not pending may be executed late: what comes next outranks it. Returns its epoch."""
         with self.mutex:
             return self._outrank() if request_id == self.in_flight.request_id else self.epoch
+
+    def take_back_release(self, request_id: int) -> bool:
+        """A condition's release that surely had no effect is not pending: its holds are held. Returns whether it is."""
+        with self.mutex:
+            in_flight = self.in_flight
+            surely = request_id == in_flight.request_id and in_flight.state is OPEN
+            if not surely or not self._giving_up():
+                return False
+            in_flight.pending = None
+            return True
 
     def take_released_behind(self) -> bool:
         """Whether an unlock that had failed was settled since, and its owner has not asked yet."""
@@ -915,7 +945,7 @@ class Ownership(Owned):
         A copy may be under way still, and what comes next outranks it.
         """
         in_flight = self.in_flight
-        if in_flight.pending is Pending.RELEASE:
+        if in_flight.pending is Pending.RELEASE and not self._giving_up():  # A condition's caller wants it back.
             for hold in in_flight.holds:
                 if hold.state is HoldState.HELD:
                     self.drop(hold, HoldState.ENDED if self._is_awaited(hold) else HoldState.OVER)

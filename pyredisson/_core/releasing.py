@@ -179,7 +179,10 @@ async def release_all(
         progress: See ``run_to_the_end``.
         exchange: How to send the request; ``None``: as :meth:`ClientCore.exchange` does.
         block: Whether it is the end of a block.
-        becoming: What the holds become.
+        becoming: What the holds become. A condition, which gives them up, repeats the request itself.
+
+    Raises:
+        Failure: Only for an ``exchange`` or a condition; others raise the error to show.
     """
     try:
         if progress is not None:
@@ -193,7 +196,7 @@ async def release_all(
             if block and (ownership.leave_given_up(*holds) or any(map(is_released, holds))):
                 return
         call, epoch = begun
-        if exchange is None:
+        if exchange is None and becoming is not HoldState.GIVEN_UP:
             await finish_release(client, call, epoch)
         else:
             await request_release(client, call, epoch, exchange)
@@ -364,10 +367,17 @@ def not_owned(kind: LockKind, ownership: Ownership, *, releases: bool = True) ->
 
 
 def _end_failed_release(client: ClientCore, call: ReleaseCall, failure: Failure) -> None:
-    """Note that a release has no answer: it stays pending. Raises ``LockLostError`` if nothing was held any more."""
+    """Note that a release has no answer: it stays pending, unless it surely had no effect and was a condition's.
+
+    Raises:
+        LockLostError: Nothing was held any more.
+    """
     ownership = call.ownership
     if call.lost is not None:
         raise lost_error(ownership, str(call.lost)) from failure.cause
+    if ownership.take_back_release(call.request_id):
+        resume(client, ownership)
+        return
     ownership.keep_pending_until()
     if not isinstance(failure, Rejected):  # The server would reject it again; the next unlock() asks.
         client.watchdog.settle_later(ownership)

@@ -5,15 +5,32 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pyredisson._core.acquiring import expire
+from pyredisson._core.acquiring import expire, settle, settle_on_leaving
 from pyredisson._core.deadline import Deadline, Seconds, timeout_seconds, wait_seconds
-from pyredisson._core.failures import Failure, is_cancellation, is_interruption, not_held
+from pyredisson._core.failures import (
+    Failure,
+    Unanswered,
+    explain_type,
+    is_cancellation,
+    is_interruption,
+    not_held,
+)
 from pyredisson._core.hold import FORFEITED, HoldState, SingleHold, lost_error
-from pyredisson._core.kind import LockKind, StoredKind
+from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import BarrierNames, ConditionNames, EventNames, LatchNames
 from pyredisson._core.numbered import NumberedCall, Operation, ScriptCall
 from pyredisson._core.releasing import release_all, settle_or_explain
-from pyredisson._core.requests import ACQUIRED, GRANTED, WITHOUT_END, Refused, read_flag, read_int, unreached, unusable
+from pyredisson._core.requests import (
+    ACQUIRED,
+    GRANTED,
+    WITHOUT_END,
+    Refused,
+    read_flag,
+    read_int,
+    unreached,
+    unusable,
+    waits_through,
+)
 from pyredisson._core.runtime import PUBLISH, Progress, Reply, Request
 from pyredisson._core.subscriptions import Waiter, WaitGroup
 from pyredisson._core.waiting import WaitingCall, wait_by_message
@@ -23,7 +40,7 @@ from pyredisson._kinds.numbered import CLOSED, MAX_COUNT, OPENED, NumberedCore, 
 from pyredisson.errors import LockNotOwnedError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from pyredisson._core.client import ClientCore
     from pyredisson._core.ownership import Ownership
@@ -169,6 +186,93 @@ class FairWaitingKind(FairKind):
         return self.request("condition_fair_wait", call.ownership, args, keys, epoch=epoch, repeat=repeat)
 
 
+class Joining:
+    """The release of a lock for a wait of its condition: it is repeated until that is done, or the wait ends.
+
+    Args:
+        lock: The lock.
+        own: What its owner holds.
+        member: The one who joins the waiters.
+        wait: Seconds that the wait may take; ``None``: without end.
+
+    Attributes:
+        deadline: When the wait ends.
+        done: Whether the lock was released, and the owner has joined the waiters.
+        holds: What it has given up by that, or may have.
+    """
+
+    __slots__ = ("_began", "_client", "_kind", "_own", "_tried", "_wait", "deadline", "done", "holds")
+
+    def __init__(self, lock: LockCore, own: Ownership, member: str, wait: float | None) -> None:
+        self._client = client = lock.client
+        made = FairWaitingKind if isinstance(lock.kind, FairKind) else PlainWaitingKind
+        self._kind = made(client, lock.names)
+        self._kind.waiters, self._kind.member = ConditionNames(lock.names.name, client.config.prefix).channel, member
+        self._own = own
+        self._wait = wait
+        self._began = client.runtime.now()
+        self._tried = False
+        self.deadline: Deadline = Deadline.after(wait, self._began)
+        self.done: bool = False
+        self.holds: list[SingleHold] = []
+
+    async def attempt(self) -> bool:
+        """Release the lock and join the waiters, unless that is done.
+
+        Returns:
+            Whether it has joined just now; if an earlier request may have done that, it may have been notified since.
+
+        Raises:
+            Failure: It was not, or it is not known; another attempt may help.
+            LockLostError: The lock was lost.
+        """
+        if self.done:
+            return False
+        client, joins = self._client, not self.holds
+        first, self._tried = not self._tried, True
+        try:
+            await self._own.called(client.runtime.thread(), self._release)
+        except Failure as failure:
+            # What may have been released is not held any more in any case.
+            if first and not self.holds and not await waits_through(client, failure, self._wait, self._began):
+                raise await self.explain(failure) from failure.cause
+            raise
+        self.done = True
+        return joins
+
+    async def _release(self) -> None:
+        """Release all holds of the owner in one request. Raises as :meth:`attempt` does."""
+        client, own, again = self._client, self._own, bool(self.holds)
+        if own.pending is not None:
+            await (settle(client, own, client.config.timeout / 3) if again else settle_or_explain(client, own))
+        expire(client, own)
+        if own.loss is not None:
+            raise lost_error(own, own.loss)
+        if again and any(hold.state in (HoldState.GIVEN_UP, HoldState.LEFT) for hold in self.holds):
+            return
+        if own.ended_here() is not None and not own.holds:
+            raise lost_error(own, own.why_ended())
+        self.holds = [*own.holds]
+        try:
+            await release_all(client, self._kind, own, self.holds, becoming=HoldState.GIVEN_UP)
+        except BaseException:
+            if not again and all(hold.state is HoldState.HELD and not own.given_up(hold) for hold in self.holds):
+                self.holds = []
+            raise
+
+    async def explain(self, failure: Failure) -> Exception:
+        """Return the error to show if the last attempt has failed so."""
+        client, own = self._client, self._own
+        if self.holds:  # What is in doubt was sent by this very wait.
+            failure = Unanswered(failure.cause)
+        error = client.explain(failure, own, "an unlock", client.watchdog.lease_ms)
+        return await explain_type(client.finder, error, own.name, self._kind.layout)
+
+    def end(self) -> None:
+        """The wait has ended: what is still to be released joins no waiters."""
+        self._kind.member = ""
+
+
 class ConditionCore(NumberedCore):
     """One handle on a condition.
 
@@ -200,61 +304,38 @@ class ConditionCore(NumberedCore):
     async def _wait(self, wait: float | None) -> bool:
         client, own = self.client, self.lock.mine()
         member = f"{client.id}:{client.ledger.number()}"
-        made = FairWaitingKind if isinstance(self.lock.kind, FairKind) else PlainWaitingKind
-        kind = made(client, self.lock.names)
-        kind.waiters, kind.member = self.names.channel, member
-        channel = self.names.own_channel(client.id)
-        deadline = Deadline.after(wait, client.runtime.now())
+        joining = Joining(self.lock, own, member, wait)
         left = self.begin(self._leave(member, pass_on=1))
-        holds: list[SingleHold] = []
-        released = ended = notified = False
-
-        async def join() -> bool:
-            """Release the lock and join the waiters, once. Returns whether that was done now."""
-            nonlocal released
-            if released:
-                return False
-            await own.called(client.runtime.thread(), self._give_up, own, kind, holds)
-            released = True
-            return True
-
+        ended = notified = False
         try:
-            notified = own.in_use() and await self._until_notified(member, channel, join, deadline)
-            await join()
+            try:
+                notified = own.in_use() and await self._until_notified(member, joining)
+                await joining.attempt()
+            except Failure as failure:
+                if not joining.done:
+                    raise await joining.explain(failure) from failure.cause
+                error = unreached(client, failure, f"condition {self.names.name!r}")
+                raise error from error.__cause__
             if not notified:
                 notified = await self.begin(self._leave(member, pass_on=0)).once() == 0
             ended = True
-            await self._acquire_again(own, holds)
+            await self._acquire_again(own, joining.holds)
         except GeneratorExit:  # A coroutine that is being closed can wait for nothing any more.
-            if holds:
+            if joining.holds:
                 left.leave_later()
             raise
         except BaseException as error:
-            kind.member = ""
-            joined = released or not isinstance(error, LockNotOwnedError)  # Perhaps, if that is not known.
-            if holds and joined and (notified or not ended):
+            joining.end()
+            if is_interruption(error) and own.pending is not None and not joining.done:
+                await settle_on_leaving(client, own)
+            if joining.holds and (notified or not ended):
                 await left.leave()
-            if not released:
-                holds = [hold for hold in holds if hold.state in (HoldState.GIVEN_UP, HoldState.LEFT)]
-            if (released and not ended) or is_interruption(error):
-                await self._acquire_again(own, holds)
+            if (joining.done and not ended) or is_interruption(error):
+                await self._acquire_again(own, joining.holds)
             raise
         finally:
-            client.report_lost(own, own.forfeit(holds), FORFEITED)
+            client.report_lost(own, own.forfeit(joining.holds), FORFEITED)
         return notified
-
-    async def _give_up(self, own: Ownership, kind: LockKind, holds: list[SingleHold]) -> None:
-        """Release all ``holds`` of an owner, which are noted there, in one request. Raises ``LockLostError``."""
-        client = self.client
-        if own.pending is not None:
-            await settle_or_explain(client, own)
-        expire(client, own)
-        if own.loss is not None:
-            raise lost_error(own, own.loss)
-        holds += own.holds
-        if not holds and own.ended_here() is not None:
-            raise lost_error(own, own.why_ended())
-        await release_all(client, kind, own, holds, becoming=HoldState.GIVEN_UP)
 
     async def _acquire_again(self, own: Ownership, holds: list[SingleHold]) -> None:
         """Acquire the lock as often as its owner has held it, but for blocks that were left meanwhile.
@@ -275,14 +356,12 @@ class ConditionCore(NumberedCore):
         if cancelled is not None:
             raise cancelled
 
-    async def _until_notified(
-        self, member: str, channel: str, join: Callable[[], Awaitable[bool]], deadline: Deadline
-    ) -> bool:
+    async def _until_notified(self, member: str, joining: Joining) -> bool:
         client, names = self.client, self.names
         look = client.runtime.prepare("condition_look", (names.channel,), (member,))
 
         async def attempt() -> Answer:
-            if await join():
+            if await joining.attempt():
                 return WITHOUT_END
             waits = read_flag(await client.runtime.eval(look, client.config.timeout / 3))
             return WITHOUT_END if waits else ACQUIRED
@@ -290,16 +369,15 @@ class ConditionCore(NumberedCore):
         def notifies(payload: bytes) -> int:
             return int(payload == member.encode())
 
+        channel = names.own_channel(client.id)
         group: WaitGroup[Waiter] = WaitGroup(client.subscriptions, channel, member, notifies)
         group.announced_on = names.channel
         waits = self.begin_wait()
         try:
             # The first attempt joins: when the subscription is confirmed, or without it before the lock is kept long.
             subscribing = Refused(int(1000 * client.config.timeout))
-            return await wait_by_message(WaitingCall(client, names.name, attempt, subscribing, deadline), group, None)
-        except Failure as failure:
-            error = unreached(client, failure, f"condition {names.name!r}")
-            raise error from error.__cause__
+            call = WaitingCall(client, names.name, attempt, subscribing, joining.deadline)
+            return await wait_by_message(call, group, None)
         finally:
             client.presence.end_wait(waits)
 

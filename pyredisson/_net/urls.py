@@ -401,18 +401,21 @@ def is_tls(connection_class: Callable[..., Any]) -> bool:
     return any(base.__name__ == "SSLConnection" for base in getattr(kind, "__mro__", ()))
 
 
-def url_of_endpoint(place: Endpoint | Cluster) -> str | None:
-    """Return the URL, password masked, that leads to a place; ``None`` if its settings do not say where it is."""
+def url_of_endpoint(place: Endpoint | Cluster, *, login: bool = True) -> str | None:
+    """Return the URL that leads to a place; ``None`` if its settings do not say where it is.
+
+    ``login``: whether with the user, and a masked password.
+    """
     settings, tls = place.settings, "s" if is_tls(place.connection_class) else ""
-    login, db = _login(settings), settings.get("db") or 0
+    user, db = _login(settings) if login else "", settings.get("db") or 0
     if isinstance(place, Cluster):
-        return f"redis{tls}+cluster://{login}{listed(place.seeds)}"
+        return f"redis{tls}+cluster://{user}{listed(place.seeds)}"
     if place.sentinels is not None:
-        return f"redis+sentinel://{login}{listed(place.sentinels.addresses)}/{quote(place.sentinels.service)}/{db}"
+        return f"redis+sentinel://{user}{listed(place.sentinels.addresses)}/{quote(place.sentinels.service)}/{db}"
     if path := settings.get("path"):
-        return f"unix://{login}{path}" + (f"?db={db}" if db else "")
+        return f"unix://{user}{path}" + (f"?db={db}" if db else "")
     host = settings.get("host")
-    return f"redis{tls}://{login}{listed([(host, settings.get('port', 6379))])}/{db}" if host else None
+    return f"redis{tls}://{user}{listed([(host, settings.get('port', 6379))])}/{db}" if host else None
 
 
 def _login(settings: dict[str, Any]) -> str:

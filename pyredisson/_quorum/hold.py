@@ -217,9 +217,9 @@ class MultiHold(Owned):
         for own, part, vote in zip(self.ownerships, self.parts, self.votes, strict=True):
             if part is None or not vote:
                 continue
-            if part.state is HoldState.GIVEN_UP:
+            if own.given_up(part):
                 deadlines.append(math.inf)
-            elif part.state is HoldState.HELD and own.loss is None:
+            elif part.state is HoldState.HELD and own.loss is None and part not in own.claimed():
                 deadlines.append(own.deadline)
         return certain_until(deadlines, self.quorum)
 
@@ -229,11 +229,7 @@ class MultiHold(Owned):
 
     def _why_lost(self, now: float, otherwise: str = TOO_FEW) -> str:
         """Return why a member was taken away; if all that are gone have but reached their margin, the first one's."""
-        gone = [
-            (own, part.loss or own.loss)
-            for _, _, own, part in self.each()
-            if part.state is not HoldState.HELD or own.remaining(now) <= 0
-        ]
+        gone = [(own, part.loss or own.loss) for _, _, own, part in self.each() if own.remaining_of(part, now) <= 0]
         reasons = [loss or own.why_ended() for own, loss in gone]
         in_margin = [each for each in reasons if isinstance(each, InMargin)]
         if in_margin and len(in_margin) == len(gone):
@@ -246,7 +242,11 @@ class MultiHold(Owned):
 
     def given_up(self, hold: Any) -> bool:
         """See :meth:`Owned.given_up`."""
-        return self.loss is None and any(part.state is HoldState.GIVEN_UP for _, _, _, part in self.each())
+        return self.loss is None and any(own.given_up(part) for _, _, own, part in self.each())
+
+    def ended_by_owner(self, hold: Any) -> bool:
+        """See :meth:`Owned.ended_by_owner`."""
+        return super().ended_by_owner(hold) or self.released
 
     def remaining(self, now: float) -> float:
         """Seconds for which enough members are certain."""

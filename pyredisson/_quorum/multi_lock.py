@@ -3,7 +3,7 @@
 Sources: "Distributed Locks with Redis" (redis.io), the Redlock algorithm, followed wholly where there is a quorum; and
 ``org.redisson.RedissonMultiLock``, whose members are ordinary locks, as here. What differs on purpose: time and drift
 are taken off the validity; a release goes to every node; an extension needs a quorum; members that all have to be
-acquired are acquired in one order, by name, so that no clients wait for each other.
+acquired are acquired in one order, by name and server, so that no clients wait for each other.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pyredisson._core.failures import Failure, ended_inside, held_here, is_inter
 from pyredisson._core.hold import LEFT_MEANWHILE, CallNote, HolderCore, HoldState, lost_error
 from pyredisson._core.holder_lookup import BUDGET, found_here
 from pyredisson._core.releasing import hand_over, leave_behind_call
+from pyredisson._core.waiting import LOOK_UP
 from pyredisson._quorum.hold import (
     KIND,
     Member,
@@ -101,8 +102,8 @@ class MultiLockCore(HolderCore[MultiHold]):
     """
 
     def __init__(self, locks: Sequence[LockCore], quorum: int, *, nodes: bool) -> None:
-        # One order for all clients, whatever order they were given in.
-        ordered = sorted(locks, key=lambda lock: lock.names.raw)
+        # One order for all clients, whatever order they were given in. Nodes are asked at once.
+        ordered = sorted(locks, key=lambda lock: (lock.names.raw, "" if nodes else _place(lock.client)))
         self.locks: tuple[LockCore, ...] = tuple(ordered)
         self.quorum: int = quorum
         self.client: ClientCore = ordered[0].client
@@ -117,7 +118,7 @@ class MultiLockCore(HolderCore[MultiHold]):
         self._other_loops = [
             client for client in self._clients[1:] if client.runtime.owner is not self.client.runtime.owner
         ]
-        self._key = (quorum, tuple((id(lock.client), lock.names.raw, lock.kind.label) for lock in ordered))
+        self._key = (quorum, frozenset((id(lock.client), lock.names.raw, lock.kind.label) for lock in ordered))
         self.made_for: HandleOwner | None = _one_caller(ordered)
 
     def describe(self) -> str:
@@ -141,7 +142,7 @@ class MultiLockCore(HolderCore[MultiHold]):
         """Return the innermost hold of the caller."""
         who, found = self.owner(), None
         for index, lock in enumerate(self.locks):
-            if found is None or found.ownerships[index].holds[-1:] != [found.parts[index]]:
+            if found is None or not _is_last(found, index, lock):
                 found = innermost(lock.ownerships_of(who), self._key, found)
         return found
 
@@ -411,6 +412,16 @@ class MultiLockCore(HolderCore[MultiHold]):
         return None, None, free == len(self.members)
 
 
+def _is_last(whole: MultiHold, index: int, lock: LockCore) -> bool:
+    """Whether a part of a hold is the last that its owner has of this lock.
+
+    If it is of another one, whose handle has its nodes in another order, that is not known.
+    """
+    own = whole.ownerships[index]
+    same = own.table is lock.client.ownerships and own.name == lock.names.name
+    return same and own.holds[-1:] == [whole.parts[index]]
+
+
 def _raise_if_ended(whole: MultiHold) -> None:
     """Raise ``LockLostError`` unless it is certain to be held."""
     if whole.state is HoldState.OVER:
@@ -430,6 +441,11 @@ def _node(number: int, address: str | None) -> str:
     return f"node {number} ({address})" if address else f"node {number}"
 
 
+def _place(client: ClientCore) -> str:
+    """Return what tells the server of a client from others, the same in all processes if that is known."""
+    return client.place or str(id(client))
+
+
 def _one_caller(members: Sequence[LockCore]) -> HandleOwner | None:
     """In whose name the members ask, if not in that of the calling thread or task. Raises ``ValueError``."""
     callers = {member.made_for for member in members}
@@ -447,7 +463,7 @@ WHILE = 1 / 20
 
 
 class InOrder:
-    """Acquires all members one after another. The members are sorted by name.
+    """Acquires all members one after another. They are sorted by name, those of one name by their servers' addresses.
 
     Args:
         client: The client of the first member.
@@ -474,6 +490,7 @@ class InOrder:
                 states: dict[str, object] = {f"{member.name!r}": "not asked" for member in whole.members}
                 states |= {f"{member.name!r}": "granted" for _, member, _, _ in whole.held()}
                 await undo(whole)
+                _check_open(whole)
                 now = runtime.now()
                 retry_timeout = self._client.config.quorum_retry_timeout
                 left = deadline.left(now) if wait is not None else retry_timeout - (now - reached)
@@ -490,7 +507,10 @@ class InOrder:
                 late = late_again(late, "multi-lock", whole.name, whole.lease_ms(), took) if acquired else ()
                 if not acquired or deadline.passed(reached):
                     return False
-            await runtime.sleep(RETRY.pause(failures, runtime.jitter))
+            until = runtime.now() + RETRY.pause(failures, runtime.jitter)
+            while (pause := until - runtime.now()) > 0:
+                await runtime.sleep(min(pause, LOOK_UP))
+                _check_open(whole)
             failures += 1
 
     async def _acquire_each(self, whole: MultiHold, wait: float | None, deadline: Deadline) -> bool:
@@ -518,6 +538,12 @@ class InOrder:
         if runtime.now() - began > whole.lease_ms() / 1000 * WHILE:
             await extend(whole, whole.lease_ms())  # The lease begins now, for all of them.
         return True
+
+
+def _check_open(whole: MultiHold) -> None:
+    """Raise ``ClientClosedError`` if the client of a member was closed."""
+    for client in whole.clients():
+        client.check_open()
 
 
 def _keep(whole: MultiHold, *, renewed: bool) -> None:

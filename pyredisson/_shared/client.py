@@ -68,6 +68,7 @@ class BaseClient(NotPortable, shown="Redisson", metaclass=Guessed):
         self._runtime = self._runtime_class(target, self._config)
         self._core: ClientCore = ClientCore(self._runtime, self._config)
         self._core.address = self._url
+        self._core.place = url_of_endpoint(target.endpoint, login=False)
         self._core.listen(Log(self._core), wants_all)
         self._runtime.attach(self._core)
         self._end = weakref.finalize(self, self._runtime.end, self._core, None if server is None else server.stop)

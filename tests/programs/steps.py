@@ -115,7 +115,7 @@ def targets_of(on: str) -> tuple[Target, ...]:
         client, _, name = word.rpartition(":")
         name, _, side = name.partition(".")
         found.append(Target(int(client or 0), name, side))
-    return tuple(sorted(found, key=lambda each: each.place[1]))
+    return tuple(sorted(found, key=lambda each: (each.place[1], each.place[0])))
 
 
 def multi_name(targets: tuple[Target, ...]) -> str:

@@ -6,11 +6,13 @@ import asyncio
 import time
 
 import pytest
+import redis.exceptions as rx
 
 from pyredisson import ClientClosedError, Config, LockLostError, LockNotOwnedError
 from pyredisson._core.owners import REMEMBERED
 from pyredisson.asyncio import Redisson
 from tests.promises.kinds import handle
+from tests.real_servers.observation import calls
 from tests.waiting import soon
 from tests.worlds.base import Actor, Pending, Remote, World
 from tests.worlds.environments import asyncio_only, each_runtime, interruptible, sync_and_async, threads_only
@@ -407,6 +409,99 @@ def test_lost_replies(world, alice, bob, carol, proxy, kind, then):
         mine.notify()
     assert pendings[1].result(within=5) is True
     other.release()
+
+
+RELEASES = calls("condition_wait", "condition_fair_wait")
+
+
+@sync_and_async
+@kinds
+def test_a_wait_tries_on_while_the_release_of_its_lock_is_refused(world, alice, bob, proxy, kind):
+    client = world.through(proxy.port)
+    mine, theirs = condition(alice, client, kind), condition(bob, world.client(), kind)
+    with handle(alice, client, kind).hold() as lease:
+        refused = proxy.refuse_request(RELEASES, "BUSY a script runs")
+        pending = alice.start(mine.wait, 30)
+        world.until(lambda: refused.hits >= 2)
+        assert world.redis.hash("orders") != {}
+        refused.remove()
+        world.until(lambda: world.redis.command("ZCARD", WAITERS) == 1)
+        with theirs:
+            theirs.notify()
+        assert pending.result(within=15) is True
+        lease.ensure_held()
+        assert mine.locked()
+    assert not theirs.locked()
+
+
+@sync_and_async
+@kinds
+@pytest.mark.parametrize(("error", "least"), [("BUSY a script runs", 0.5), ("NOPERM no permissions", 0.0)])
+def test_one_whose_wait_surely_did_not_release_the_lock_has_it_still(world, alice, bob, proxy, kind, error, least):
+    """And no other is notified in its place."""
+    client = world.through(proxy.port)
+    mine, theirs = condition(alice, client, kind), condition(bob, world.client(), kind)
+    waits(world, bob, theirs)
+    with handle(alice, client, kind).hold() as lease:
+        refused = proxy.refuse_request(RELEASES, error)
+        began = world.now()
+        with pytest.raises(rx.ResponseError, match=error):
+            mine.wait(0.6)
+        assert least <= world.now() - began < 5
+        refused.remove()
+        lease.ensure_held()
+        world.pass_time(0.3)  # It is not released in the background.
+        assert mine.locked()
+        assert world.redis.command("ZCARD", WAITERS) == 1
+        lease.ensure_held()
+        assert mine.wait(0.01) is False
+    assert not mine.locked()
+
+
+@sync_and_async
+@kinds
+def test_a_wait_tries_on_while_the_release_of_its_lock_is_in_doubt(world, alice, bob, proxy, kind):
+    client = world.through(proxy.port, timeout=0.6)
+    mine, theirs = condition(alice, client, kind), condition(bob, world.client(), kind)
+    with handle(alice, client, kind).hold() as lease:
+        lost = proxy.drop_reply(RELEASES, None, then="reset")
+        pending = alice.start(mine.wait, 30)
+        world.until(lambda: lost.hits)
+        world.pass_time(1.2)
+        assert not pending.done()
+        assert lease.remaining() == 0.0
+        assert not lease.lost
+        with pytest.raises(LockLostError, match="while a condition waits in its block"):
+            lease.ensure_held()
+        lost.remove()
+        with theirs:
+            theirs.notify()
+        assert pending.result(within=15) is True
+        lease.ensure_held()
+    assert not theirs.locked()
+    assert world.redis.command("EXISTS", WAITERS) == 0
+
+
+@interruptible
+@sync_and_async
+@kinds
+def test_one_who_is_interrupted_while_the_release_is_in_doubt_has_the_lock_again(world, proxy, kind):
+    me = world.interruptible()
+    client = world.through(proxy.port, timeout=0.6)
+    mine = condition(me, client, kind)
+    lost = proxy.drop_reply(RELEASES, None, then="reset")
+    mine.acquire()
+
+    def in_doubt():
+        if lost.hits >= 4:
+            lost.remove()
+        return lost.hits >= 4
+
+    assert me.interrupted(mine.wait, 30, once=in_doubt) is not None
+    assert world.redis.hash("orders") != {}
+    mine.release()
+    assert mine.locked() is False
+    assert world.redis.command("EXISTS", WAITERS) == 0
 
 
 @each_runtime

@@ -74,6 +74,42 @@ def test_one_name_on_several_clients_is_a_majority_and_anything_else_is_all(worl
     assert len(red.locks) == 5
 
 
+def test_handles_on_the_same_members_are_one_lock_in_whatever_order_they_are_given(world, alice):
+    one, two, three = clients = nodes(world, 3)
+    x, p, q = one.real.get_lock("x"), one.real.get_lock("p"), two.real.get_lock("p")
+    pairs = [
+        (multi(alice, clients), multi(alice, [three, one, two])),
+        (over(alice, [p, q, x]), over(alice, [x, q, p])),
+    ]
+    for lock, same in pairs:
+        lock.lock()
+        assert same.is_held_by_current_thread()
+        same.ensure_held()
+        same.lock()
+        assert lock.get_hold_count() == 2
+        lock.unlock()
+        assert same.validity() > 0
+        same.unlock()
+        assert not lock.is_locked()
+
+
+def test_members_of_one_name_are_acquired_in_one_order(world, alice, bob, carol):
+    one, two = nodes(world, 2)
+    x, p, q = one.real.get_lock("x"), one.real.get_lock("p"), two.real.get_lock("p")
+    held = [Remote(each, carol) for each in (p, q)]
+    for each in held:
+        each.lock()
+    mine, theirs = over(alice, [p, q, x]), over(bob, [q, p, x])
+    locks = {alice.start(mine.try_lock, 20): mine, bob.start(theirs.try_lock, 20): theirs}
+    world.until(lambda: sum(map(world.waiting, held)) == 2)
+    for each in held:
+        each.unlock()
+    while locks:
+        acquired = world.until(lambda: next((each for each in locks if each.done()), None))
+        assert acquired.result() is True
+        locks.pop(acquired).unlock()
+
+
 def test_invalid_members_are_refused_before_any_request(world):
     one, other = nodes(world, 2)
     lock, another = one.real.get_lock("orders"), other.real.get_lock("orders")

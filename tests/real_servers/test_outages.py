@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 import pytest
 import redis
@@ -10,10 +11,20 @@ import redis.exceptions as rx
 
 from pyredisson._core.deadline import certain_for
 from pyredisson._core.names import LockNames
-from pyredisson.errors import LockLostError, OutcomeUnknownError
+from pyredisson.errors import ClientClosedError, LockLostError, LockNotOwnedError, OutcomeUnknownError
 from pyredisson.events import ConnectionDown, Lost, RenewalFailed
 from tests.real_servers.client_settings import await_renewals, changed, renewed_every
-from tests.real_servers.observation import RELEASE, RENEW, await_waiter, held, listeners, nothing_left, side_by_side
+from tests.real_servers.observation import (
+    ANY_SCRIPT,
+    RELEASE,
+    RENEW,
+    await_waiter,
+    calls,
+    held,
+    listeners,
+    nothing_left,
+    side_by_side,
+)
 from tests.servers import REDIS_6
 from tests.waiting import until
 from tests.worlds.clock import PATIENCE_WITH_FAULTS, ClockWorld
@@ -85,7 +96,65 @@ def test_the_server_dies_and_comes_back_empty(world, own, unique_name):
         nothing_left(direct, client, unique_name)
 
 
+@pytest.mark.parametrize("how", ["unlock", "wait"])
+def test_a_block_whose_lock_may_have_been_released_is_not_certain(world, proxy, valkey, direct, unique_name, how):
+    """By a call in it, whose reply is lost: another one may have acquired the lock by then."""
+    client, actor, another = world.connected(proxy.url), world.actor(), world.actor()
+    lock, other = client.get_lock(unique_name), world.connected(valkey.url).get_lock(unique_name)
+    wait = client.get_condition(lock).wait
+    context = lock.hold()
+    lease = actor.do(world.enter(context))
+    with changed(client, timeout=0.6):
+        lost = proxy.drop_reply(calls("lock_release", "condition_wait"))
+        pending = actor.start(lock.unlock) if how == "unlock" else actor.start(wait, 1.0)
+        lost.wait()
+        proxy.cut()
+        assert another.do(other.try_lock, 5)
+        for _ in range(2):  # While that call tries on, and after it.
+            assert lease.remaining() == 0.0
+            with pytest.raises(LockLostError):
+                lease.ensure_held()
+            with pytest.raises(OutcomeUnknownError):
+                pending.result(10)
+    assert lease.lost
+    if how == "wait":
+        until(lambda: world.losses == [(unique_name, actor.number)], what="told")
+    proxy.heal()
+    with pytest.raises(LockLostError) if how == "wait" else suppress(LockNotOwnedError):
+        actor.do(world.leave(context))
+    another.do(other.unlock)
+    nothing_left(direct, client, unique_name)
+
+
 # --- while waiting ---
+
+
+@pytest.mark.parametrize("how", ["cut", "drop", "blackhole"])
+@pytest.mark.parametrize("wait", [60.0, None])
+def test_closing_ends_the_wait_of_a_multi_lock(world, proxy, unique_name, how, wait):
+    client, actor = world.connected(proxy.url, timeout=0.6), world.actor()
+    lock = client.get_multi_lock(*(client.get_lock(f"{unique_name}-{number}") for number in "12"))
+    if how == "drop":
+        proxy.drop_reply(ANY_SCRIPT, None, then="reset")
+    else:
+        getattr(proxy, how)()
+    waiting = actor.start(lock.try_lock, wait)
+    time.sleep(1.0)
+    assert not waiting.done()
+    world.run(client.close)
+    with pytest.raises(ClientClosedError):
+        waiting.result(MARGIN)
+
+
+def test_a_multi_lock_waits_for_no_permission(world, proxy, unique_name):
+    client, actor = world.connected(proxy.url), world.actor()
+    lock = client.get_multi_lock(*(client.get_lock(f"{unique_name}-{number}") for number in "12"))
+    refused = proxy.refuse_request(ANY_SCRIPT, "NOPERM no permissions")
+    with pytest.raises(rx.NoPermissionError, match=f"lock '{unique_name}-1'"):
+        actor.start(lock.try_lock, 60).result(5)
+    refused.remove()
+    actor.do(lock.lock)
+    actor.do(lock.unlock)
 
 
 def test_a_place_in_the_queue_is_given_up_after_an_outage(world, proxy, valkey, direct, unique_name):

@@ -525,7 +525,7 @@ class AnyClient(Factory, Generic[AnySeam]):
     def __init__(self, runtime: AnySeam, core: ClientCore, address: str) -> None:
         self.runtime = runtime
         self.core = self._core = core
-        core.address = address
+        core.address = core.place = address
 
     @property
     def id(self) -> str:
