@@ -37,7 +37,9 @@ from pyredisson.errors import ClientClosedError, LockError, OutcomeUnknownError
 
 if TYPE_CHECKING:
     from pyredisson._core.hold import Owned, SingleHold
+    from pyredisson._core.kind import LockKind
     from pyredisson._core.names import Names
+    from pyredisson._core.owners import Caller
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.presence import Presence
     from pyredisson._core.requests import Call, Reader
@@ -87,14 +89,13 @@ class ClientCore:
         #: The pool of connections, where the fast path may use it.
         self.fast_pool: Any = None
         self.replicas: Replicas = Replicas(self)
+        #: What was lost when it became another client in the same process, by lock, until it has been unlocked.
+        self.lost_before: dict[str, list[Ownership]] = {}
         self.begin()
 
     def begin(self) -> None:
         """Start afresh: a new id that holds nothing. Also what the child of a fork does."""
         self.id: str = self.runtime.new_id()
-        before: OwnershipTable | None = getattr(self, "ownerships", None)
-        if before is not None:
-            before.end()
         self.ownerships: OwnershipTable = OwnershipTable(self.runtime)
         self.subscriptions: Subscriptions = Subscriptions(self.runtime, self.config.max_wait_without_check)
         self.server.forget(self.runtime.mutex())
@@ -582,6 +583,21 @@ class ClientCore:
         for ownership in ownerships:
             ownership.disown()  # First: what is granted from here on is not held.
             self.report_lost(ownership, ownership.lose(reason))
+            if ownership.holds or ownership.ended:
+                self.lost_before.setdefault(ownership.name, []).append(ownership)
+        ownerships.end(keep_lost=True)
+
+    def find_lost(self, kind: LockKind, who: Caller) -> list[Ownership]:
+        """Return what a thread, task or made owner lost of a lock when this became another client."""
+        name, found = kind.names.name, []
+        for own in self.lost_before.get(name, ()):
+            number = own.who.number
+            alike = own.owner.partition(":")[2] == kind.field(number).partition(":")[2]  # But for the client's id.
+            if alike and own.who.thread_number == who.thread_number and (own.holds or own.ended):
+                found.append(own)
+        if not any(own.holds or own.ended for own in self.lost_before.get(name, ())):
+            self.lost_before.pop(name, None)
+        return found
 
     async def end(self) -> None:
         """Remove from the server what a client that was closed does not need there, within a short time."""

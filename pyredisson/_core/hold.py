@@ -474,8 +474,6 @@ class HolderCore(ABC, Generic[HeldT]):
             for client in clients[1:]:
                 if not client.closed:
                     client.runtime.owner()  # This one, too, becomes another client on a new event loop.
-            if lease is not None and lease._held.loss is not None and not self.releases(lease._held):
-                raise lost_error(lease._held, lease._held.loss)
             if True in [client.closed for client in clients]:
                 key = name, owner_field(self.client.id, owner.number)
                 await leave_closed(clients, key, self.leave_block(progress, lease))
@@ -498,9 +496,9 @@ class HolderCore(ABC, Generic[HeldT]):
         return bool(held.owner.startswith(self.client.id))
 
     def held_by_block(self, lease: Lease) -> HeldT | None:
-        """Return what a ``hold()`` has acquired, if it can be released."""
+        """Return what a ``hold()`` has acquired, if it can be released, or was lost."""
         held: Any = lease._held
-        return held if self.releases(held) else None
+        return held if held.loss is not None or self.releases(held) else None
 
     def _held_by_closed_block(self) -> HeldT | None:
         """Return what the calling task holds, or the task whose asynchronous generator it is closing."""

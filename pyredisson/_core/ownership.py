@@ -799,11 +799,14 @@ class Ownership(Owned):
         return ENDED if self.ending is None or self.ending.left() is None else self.ending
 
     def disown(self) -> None:
-        """Its client has become another one: what its owner is about to acquire is left to its lease."""
+        """Its client has become another one: what its owner is about to acquire is left to its lease.
+
+        So is a release that failed: an unlock that is called again finds that the hold is lost.
+        """
         with self.mutex:
             in_flight = self.in_flight
-            in_flight.queued_ms = 0
-            if in_flight.pending in (Pending.ACQUIRE, Pending.WAIT):
+            in_flight.queued_ms, in_flight.due = 0, ()
+            if in_flight.pending in (Pending.ACQUIRE, Pending.WAIT) or not self.busy():
                 self._disclaim()
                 in_flight.request_id += 1
                 in_flight.pending = None

@@ -320,8 +320,10 @@ def _where_ended(kind: LockKind, ownership: Ownership) -> Ownership | None:
 
     What has ended keeps no one out: the thread may hold the lock anew by now, for another call chain.
     """
-    others = kind.client.ownerships.of_thread(ownership.name, ownership.who, ownership.owner)
-    mine = (each for each in others if each.owner == kind.field(each.who.number))
+    client = kind.client
+    others = client.ownerships.of_thread(ownership.name, ownership.who, ownership.owner)
+    mine = [each for each in others if each.owner == kind.field(each.who.number)]
+    mine += client.find_lost(kind, ownership.who)
     return next((each for each in mine if each.ended_here() is not None), None)
 
 
@@ -368,6 +370,10 @@ def _end_failed_release(client: ClientCore, call: ReleaseCall, failure: Failure)
     ownership = call.ownership
     if call.lost is not None:
         raise lost_error(ownership, str(call.lost)) from failure.cause
+    reason = ownership.loss
+    if reason is not None:  # Its client has become another one meanwhile.
+        ownership.lose_one(call.request_id, reason, client.runtime.now())
+        raise lost_error(ownership, reason) from failure.cause
     ownership.keep_pending_until()
     if not isinstance(failure, Rejected):  # The server would reject it again; the next unlock() asks.
         client.watchdog.settle_later(ownership)

@@ -512,7 +512,9 @@ async def release_part(member: Member, ownership: Ownership, hold: SingleHold) -
         LockLostError: It is lost.
     """
     if not ownership.owner.startswith(member.client.id):
-        raise lost_error(ownership, ownership.loss or hold.loss or ANOTHER)
+        reason = ownership.loss or hold.loss or ANOTHER
+        ownership.drop(hold)
+        raise lost_error(ownership, reason)
     if hold.state is HoldState.GIVEN_UP and ownership.leave_given_up(hold):
         return
     exchange = partial(request_once, member)

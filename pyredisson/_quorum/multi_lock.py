@@ -496,9 +496,9 @@ class InOrder:
     async def _acquire_each(self, whole: MultiHold, wait: float | None, deadline: Deadline) -> bool:
         runtime = self._client.runtime
         for member, ownership in zip(whole.members, whole.ownerships, strict=True):
+            check_not_lost(member.client, ownership)  # Before anything is acquired.
             if not ownership.owner.startswith(member.client.id):
                 raise member.client.former(ownership)
-            check_not_lost(member.client, ownership)  # Before anything is acquired.
             check_reentrant(member.kind, ownership)
             if member.kind.own_rival is not None and not ownership.holds:
                 await member.kind.own_rival.refuse(member.kind, ownership)
