@@ -887,16 +887,21 @@ class Ownership(Owned):
             return holds if reported else ()
 
     def clear(self) -> Sequence[SingleHold]:
-        """The owner itself ended all its holds. Returns those that were of multi-locks, which are lost by it."""
+        """The owner itself ended all its holds. Returns those that were of multi-locks, which are lost by it.
+
+        What was lost before stays so, and what has ended in another call chain is none of its caller's.
+        """
         with self.mutex:
-            in_flight, holds = self.in_flight, (*self.holds,)
+            in_flight, holds, lost = self.in_flight, (*self.holds,), self.loss is not None
             self.epoch += in_flight.pending is not None
             self.generation += 1
-            for hold in [each for each in self.ended if each.whole is None]:
+            for hold in [each for each in self.ended if each.whole is None and self.sees(each)]:
                 self._forget(hold)
-            for hold in holds:  # The unlock of a multi-lock, which is to come, finds that it is lost.
-                self.drop(hold, HoldState.OVER if hold.whole is None else HoldState.ENDED)
-            self.loss = None
+            for hold in holds:
+                if hold.whole is not None:  # The unlock of a multi-lock, which is to come, finds that it is lost.
+                    self.drop(hold, HoldState.ENDED)
+                elif not lost:
+                    self.drop(hold)
             in_flight.request_id += 1
             in_flight.pending = None
             in_flight.due = ()
