@@ -141,10 +141,11 @@ class LockCore(HolderCore[Ownership]):
 
     def state(self, what: str = "") -> str:
         """Return the owners of this client that hold it, and the number of its waiters; ``what`` they hold."""
-        text = ""
+        text, now = "", self.client.runtime.now()
         for own in self.kind.listed():
-            if own.holds:
-                state = "lost" if own.loss else "held"
+            held = own.remaining(now) > 0
+            if own.holds and (held or own.loss is not None or own.watched()):  # Else it has simply run out.
+                state = "held" if held else "lost"
                 text += f" {state}{what} by {own.owner[:4]}…:{own.who.number} ×{len(own.holds)}"
         waiting = self.waiting()
         return f"{text}, {waiting} waiting here{what}" if waiting else text

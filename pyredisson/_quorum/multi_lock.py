@@ -122,16 +122,16 @@ class MultiLockCore(HolderCore[MultiHold]):
 
     def describe(self) -> str:
         """Return its state as this client knows it, for ``repr``; asks no server."""
-        text = f"{self.name!r} ({self.quorum} of {len(self.locks)})"
+        text, now = f"{self.name!r} ({self.quorum} of {len(self.locks)})", self.client.runtime.now()
         found: dict[str, list[MultiHold]] = {}
         for member in self.members:
             for own in member.client.ownerships.of(member.name):
-                for whole in (part.whole for part in own.holds if part.whole is not None):
-                    known = found.setdefault(whole.owner, [])
-                    if whole.key == self._key and whole.state is HoldState.HELD and whole not in known:
+                for whole in (part.whole for part in (*own.holds, *own.ended) if part.whole is not None):
+                    known, stands = found.setdefault(whole.owner, []), whole.watched or whole.certain_until() > now
+                    if whole.key == self._key and whole.state is HoldState.HELD and stands and whole not in known:
                         known.append(whole)
         for wholes in filter(None, found.values()):
-            state, who = "lost" if wholes[-1].loss else "held", wholes[-1].who
+            state, who = "lost" if wholes[-1].loss or wholes[-1].certain_until() <= now else "held", wholes[-1].who
             text += f" {state} by {wholes[-1].owner[:4]}…:{who.number} ×{len(wholes)}"
         return text
 
