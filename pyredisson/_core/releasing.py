@@ -369,7 +369,7 @@ def _end_failed_release(client: ClientCore, call: ReleaseCall, failure: Failure)
     """Note that a release has no answer: it stays pending. Raises ``LockLostError`` if nothing was held any more."""
     ownership = call.ownership
     if call.lost is not None:
-        raise lost_error(ownership, str(call.lost)) from failure.cause
+        raise lost_error(ownership, call.lost, confirmed=False) from failure.cause
     reason = ownership.loss
     if reason is not None:  # Its client has become another one meanwhile.
         ownership.lose_one(call.request_id, reason, client.runtime.now())
@@ -386,7 +386,8 @@ def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: floa
     """
     ownership, count = call.ownership, call.count
     if call.lost is not None:
-        raise lost_error(ownership, str(call.lost) if reply is None else call.lost)
+        gone = reply is None and not repeated  # Else an earlier copy may have released it.
+        raise lost_error(ownership, str(call.lost) if gone else call.lost, confirmed=reply is not None)
     if reply is None and not (repeated and count == 1 and client.runtime.now() < ownership.deadline):
         reason = client.cause_of(ownership)
         lost = ownership.lose_one(call.request_id, reason, client.runtime.now())

@@ -549,7 +549,12 @@ class Block:
             return
         self._end(ownership)
         try:
-            existed = await core.leave_block(self._release, error, progress, self._permit)
+            try:
+                existed = await core.leave_block(self._release, error, progress, self._permit)
+            except Exception as failed:
+                if self._loss is None or is_interruption(failed):
+                    raise
+                raise lost_error(ownership, self._loss, confirmed=False) from failed
             if self._hold.watched:
                 self._check_lost(ownership, existed=existed)
         except Exception as ours:
