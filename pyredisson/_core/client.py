@@ -53,8 +53,8 @@ LEAST_SHARE = 0.25
 #: How long, in seconds, the report of a loss waits at most for the server to say what became of it.
 CAUSE_TIMEOUT = 0.25
 
-#: Seconds that a reply is waited for at least, however short the lease.
-LEAST_PATIENCE = 0.01
+#: Seconds that a reply is waited for at least, however short the lease: as long as nearly all round trips take.
+LEAST_PATIENCE = 0.1
 
 
 class ClientCore:
@@ -372,6 +372,8 @@ class ClientCore:
                 failures += 1
                 sent = runtime.now()
             epoch = self._epoch_now(ownership, request_id)
+            if in_doubt is not None:  # A round trip may take longer than that, so that no reply would ever be in time.
+                patience = min(2 * patience, self._patience)
             left = max(min(patience, over - sent), 0.001)
             try:
                 reply = await self.send(call.request(epoch, repeat), left, call.reader)

@@ -17,7 +17,16 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyredisson._core import events
-from pyredisson._core.acquiring import adopt, end_attempt, make_ready, request_lock, resume, settle, wait_for_turn
+from pyredisson._core.acquiring import (
+    adopt,
+    end_attempt,
+    late_again,
+    make_ready,
+    request_lock,
+    resume,
+    settle,
+    wait_for_turn,
+)
 from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY
 from pyredisson._core.failures import (
     ANOTHER,
@@ -296,6 +305,11 @@ class MultiHold(Owned):
         for _, _, own, part in self.each():
             if part.state is not HoldState.OVER:
                 own.forget(part)
+
+    def late_again(self, late: tuple[float, ...], took: float) -> tuple[float, ...]:
+        """Note that enough members were granted too late; see :func:`pyredisson._core.acquiring.late_again`."""
+        margin = max(client.config.loss_margin for client in self.clients())
+        return late_again(late, "multi-lock", self.name, self.lease_ms(), took, margin)
 
     # ---- losses --------------------------------------------------------------------------------------------------
 

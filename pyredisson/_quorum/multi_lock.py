@@ -16,7 +16,6 @@ from pyredisson._core.acquiring import (
     acquire,
     check_not_lost,
     check_reentrant,
-    late_again,
     report_failed,
     report_outcome,
 )
@@ -487,7 +486,7 @@ class InOrder:
                 await undo(whole)
                 reached = runtime.now()
                 # If they were acquired, one of them expired while others were waited for.
-                late = late_again(late, "multi-lock", whole.name, whole.lease_ms(), took) if acquired else ()
+                late = whole.late_again(late, took) if acquired else ()
                 if not acquired or deadline.passed(reached):
                     return False
             await runtime.sleep(RETRY.pause(failures, runtime.jitter))

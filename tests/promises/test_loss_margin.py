@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from pyredisson import LockLostError, LockNotOwnedError, OutcomeUnknownError, events
+from pyredisson import LockError, LockLostError, LockNotOwnedError, OutcomeUnknownError, events
 from pyredisson._core.deadline import certain_for
 from pyredisson._core.hold import InMargin
 from tests.promises.kinds import handle, over
@@ -408,3 +408,15 @@ def test_it_is_judged_when_the_block_ends_and_not_when_its_release_has_failed(wo
     with pytest.raises(LockLostError, match=r"it was given up \d\.\d s before anyone else could acquire it$"):
         alice.do(world.leave(mine.real)) if form == "with" else mine.unlock()
     proxy.heal()
+
+
+@sync_and_async
+@pytest.mark.parametrize("kind", ["lock", "multi_lock", PERMITS])
+def test_a_lease_that_is_never_certain_is_an_error_that_names_the_margin(world, alice, proxy, kind):
+    client = world.through(proxy.port, loss_margin=1)
+    mine = handle(alice, client, kind) if kind == "multi_lock" else single(alice, client, kind)
+    with mine.hold():
+        pass
+    proxy.latency(0.06)
+    with pytest.raises(LockError, match=r"a lease of 1020 ms, less Config\.loss_margin \(1000 ms\), was no"):
+        mine.hold(lease_time=1.02).enter()
