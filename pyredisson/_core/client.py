@@ -357,6 +357,7 @@ class ClientCore:
                     if isinstance(setback, Unusable):
                         raise setback
                     repeat, in_doubt = True, setback
+                    patience = min(2 * patience, self._patience)  # Else no reply is in time if they all take longer.
                 case NotNow() if in_doubt is not None:
                     setback = in_doubt  # That is what the caller wants to know.
                 case _:
@@ -372,8 +373,6 @@ class ClientCore:
                 failures += 1
                 sent = runtime.now()
             epoch = self._epoch_now(ownership, request_id)
-            if in_doubt is not None:  # A round trip may take longer than that, so that no reply would ever be in time.
-                patience = min(2 * patience, self._patience)
             left = max(min(patience, over - sent), 0.001)
             try:
                 reply = await self.send(call.request(epoch, repeat), left, call.reader)
