@@ -166,7 +166,8 @@ class AnyLock(Handle, shown="Lock"):
     async def force_unlock(self) -> bool:
         """Free the lock, or all members of a multi-lock, regardless of the holder.
 
-        Holders of this client are notified immediately, holders of other clients at their next check.
+        Holders of this client are notified immediately, holders of other clients at their next check. A hold of the
+        caller itself ends without a loss; one that was lost before stays lost, until it is unlocked.
 
         Example::
 

@@ -279,8 +279,12 @@ def check_not_stuck(client: ClientCore, kind: LockKind, ownership: Ownership) ->
 LATE_GRANTS = 3
 
 
-def late_again(late: tuple[float, ...], what: str, name: str, lease_ms: int, took: float) -> tuple[float, ...]:
+def late_again(
+    late: tuple[float, ...], what: str, name: str, lease_ms: int, took: float, margin: float = 0.0
+) -> tuple[float, ...]:
     """Note that a grant arrived when its lease had ended, ``took`` seconds after its request was sent.
+
+    ``margin``: how many seconds before the end of a lease a hold counts as lost.
 
     Returns:
         The times of such grants, which ``late`` were before.
@@ -292,8 +296,9 @@ def late_again(late: tuple[float, ...], what: str, name: str, lease_ms: int, too
     if len(late) < LATE_GRANTS:
         return late
     times = ", ".join(f"{1000 * each:.3g}" for each in late)
+    less = f", less Config.loss_margin ({1000 * margin:g} ms)," if margin else ""
     raise LockError(
-        f"{what} {name!r} can never be held: {len(late)} times in a row a lease of {lease_ms} ms was no longer "
+        f"{what} {name!r} can never be held: {len(late)} times in a row a lease of {lease_ms} ms{less} was no longer "
         f"certain when its grant arrived, {times} ms after it was requested. Use a longer lease",
         name=name,
     )
@@ -446,7 +451,8 @@ class Attempt:
                     # It arrived when its lease had ended: that is no hold, so give it back, and attempt again.
                     ownership.answered(call.request_id)
                     await settle(client, ownership, exchange=self._exchange)
-                    self.late = late_again(self.late, "lock", ownership.name, hold.lease_ms, now - sent)
+                    margin = client.config.loss_margin
+                    self.late = late_again(self.late, "lock", ownership.name, hold.lease_ms, now - sent, margin)
                     return AT_ONCE
             self.late = ()
             return end_attempt(client, call, outcome, sent)

@@ -37,7 +37,9 @@ from pyredisson.errors import ClientClosedError, LockError, OutcomeUnknownError
 
 if TYPE_CHECKING:
     from pyredisson._core.hold import Owned, SingleHold
+    from pyredisson._core.kind import LockKind
     from pyredisson._core.names import Names
+    from pyredisson._core.owners import Caller
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.presence import Presence
     from pyredisson._core.requests import Call, Reader
@@ -51,8 +53,8 @@ LEAST_SHARE = 0.25
 #: How long, in seconds, the report of a loss waits at most for the server to say what became of it.
 CAUSE_TIMEOUT = 0.25
 
-#: Seconds that a reply is waited for at least, however short the lease.
-LEAST_PATIENCE = 0.01
+#: Seconds that a reply is waited for at least, however short the lease: as long as nearly all round trips take.
+LEAST_PATIENCE = 0.1
 
 
 class ClientCore:
@@ -88,14 +90,13 @@ class ClientCore:
         #: The pool of connections, where the fast path may use it.
         self.fast_pool: Any = None
         self.replicas: Replicas = Replicas(self)
+        #: What was lost when it became another client in the same process, by lock, until it has been unlocked.
+        self.lost_before: dict[str, list[Ownership]] = {}
         self.begin()
 
     def begin(self) -> None:
         """Start afresh: a new id that holds nothing. Also what the child of a fork does."""
         self.id: str = self.runtime.new_id()
-        before: OwnershipTable | None = getattr(self, "ownerships", None)
-        if before is not None:
-            before.end()
         self.ownerships: OwnershipTable = OwnershipTable(self.runtime)
         self.subscriptions: Subscriptions = Subscriptions(self.runtime, self.config.max_wait_without_check)
         self.server.forget(self.runtime.mutex())
@@ -357,6 +358,7 @@ class ClientCore:
                     if isinstance(setback, Unusable):
                         raise setback
                     repeat, in_doubt = True, setback
+                    patience = min(2 * patience, self._patience)  # Else no reply is in time if they all take longer.
                 case NotNow() if in_doubt is not None:
                     setback = in_doubt  # That is what the caller wants to know.
                 case _:
@@ -583,6 +585,21 @@ class ClientCore:
         for ownership in ownerships:
             ownership.disown()  # First: what is granted from here on is not held.
             self.report_lost(ownership, ownership.lose(reason))
+            if ownership.holds or ownership.ended:
+                self.lost_before.setdefault(ownership.name, []).append(ownership)
+        ownerships.end(keep_lost=True)
+
+    def find_lost(self, kind: LockKind, who: Caller) -> list[Ownership]:
+        """Return what a thread, task or made owner lost of a lock when this became another client."""
+        name, found = kind.names.name, []
+        for own in self.lost_before.get(name, ()):
+            number = own.who.number
+            alike = own.owner.partition(":")[2] == kind.field(number).partition(":")[2]  # But for the client's id.
+            if alike and own.who.thread_number == who.thread_number and (own.holds or own.ended):
+                found.append(own)
+        if not any(own.holds or own.ended for own in self.lost_before.get(name, ())):
+            self.lost_before.pop(name, None)
+        return found
 
     async def end(self) -> None:
         """Remove from the server what a client that was closed does not need there, within a short time."""

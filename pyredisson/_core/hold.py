@@ -199,9 +199,11 @@ class InMargin(str):
 
 
 class InTime(str):
-    """The reason for a loss whose lock was given up before its lease ended on the server."""
+    """The reason for a loss whose lock was given up before its lease ended on the server: ``left`` seconds before."""
 
-    __slots__ = ()
+    __slots__ = ("left",)
+
+    left: float
 
 
 def given_up(reason: str) -> str:
@@ -209,7 +211,11 @@ def given_up(reason: str) -> str:
     left = reason.left() if isinstance(reason, InMargin) else None
     if left is None:
         return str(reason)
-    return InTime(reason) if left > 0 else f"{reason}. The lease ended {-left:.1f} s ago"
+    if left <= 0:
+        return f"{reason}. The lease ended {-left:.1f} s ago"
+    early = InTime(reason)
+    early.left = left
+    return early
 
 
 def why_expired(held: Ownership) -> str:
@@ -229,8 +235,11 @@ def why_expired(held: Ownership) -> str:
     return ending
 
 
-def lost_error(held: Owned, reason: str = GONE) -> LockLostError:
-    """The error for a holder who comes to use or to release what it lost."""
+def lost_error(held: Owned, reason: str = GONE, *, confirmed: bool = True) -> LockLostError:
+    """The error for a holder who comes to use or to release what it lost.
+
+    ``confirmed``: whether the server has said that what was given up had not been taken away.
+    """
     lost = f"{held.what} {held.name!r} was lost by {held.who.describe()}: {reason}"
     left = reason.left() if isinstance(reason, InMargin) else None
     early = isinstance(reason, InTime) or (left is not None and left > 0)
@@ -239,13 +248,17 @@ def lost_error(held: Owned, reason: str = GONE) -> LockLostError:
             f"{lost}. Unless it was taken away, no one else can acquire it for another {left:.1f} s: stop what it "
             "protects before that"
         )
+    elif isinstance(reason, InTime) and not confirmed:
+        text = (
+            f"{lost}. Unless it was taken away, it was given up {reason.left:.1f} s before anyone else could acquire it"
+        )
     elif early:
         text = f"{lost}. It was given up before anyone else could acquire it"
     else:
         over = "" if left is None else f". The lease ended {-left:.1f} s ago"
         text = f"{lost}{over}. Work done since then may have overlapped with {held.overlaps}"
     error = LockLostError(text, name=held.name)
-    error._early = early
+    error._early, error._confirmed = early, confirmed
     return error
 
 
@@ -478,8 +491,6 @@ class HolderCore(ABC, Generic[HeldT]):
             for client in clients[1:]:
                 if not client.closed:
                     client.runtime.owner()  # This one, too, becomes another client on a new event loop.
-            if lease is not None and lease._held.loss is not None and not self.releases(lease._held):
-                raise lost_error(lease._held, lease._held.loss)
             if True in [client.closed for client in clients]:
                 key = name, owner_field(self.client.id, owner.number)
                 await leave_closed(clients, key, self.leave_block(progress, lease))
@@ -502,9 +513,9 @@ class HolderCore(ABC, Generic[HeldT]):
         return bool(held.owner.startswith(self.client.id))
 
     def held_by_block(self, lease: Lease) -> HeldT | None:
-        """Return what a ``hold()`` has acquired, if it can be released."""
+        """Return what a ``hold()`` has acquired, if it can be released, or was lost."""
         held: Any = lease._held
-        return held if self.releases(held) else None
+        return held if held.loss is not None or self.releases(held) else None
 
     def _held_by_closed_block(self) -> HeldT | None:
         """Return what the calling task holds, or the task whose asynchronous generator it is closing."""

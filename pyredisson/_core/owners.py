@@ -372,10 +372,14 @@ class OwnershipTable:
         if not any(hold.watched for each in self for hold in (*each.holds, *each.ended)):
             self.end()
 
-    def end(self) -> None:
-        """The client has ended, or is another one from now on: nothing is found here any more."""
+    def end(self, *, keep_lost: bool = False) -> None:
+        """The client has ended, or is another one from now on: nothing is found here any more.
+
+        ``keep_lost``: what was lost by that stays visible.
+        """
         for chains in {id(each.chains): each.chains for each in self if each.chains is not None}.values():
-            chains.end()
+            if not (keep_lost and any(each.holds or each.ended for each in chains.members)):
+                chains.end()
 
     # ---- changes -------------------------------------------------------------------------------------------------
 

@@ -829,11 +829,14 @@ class Ownership(Owned):
         return ENDED if self.ending is None or self.ending.left() is None else self.ending
 
     def disown(self) -> None:
-        """Its client has become another one: what its owner is about to acquire is left to its lease."""
+        """Its client has become another one: what its owner is about to acquire is left to its lease.
+
+        So is a release that failed: an unlock that is called again finds that the hold is lost.
+        """
         with self.mutex:
             in_flight = self.in_flight
-            in_flight.queued_ms = 0
-            if in_flight.pending in (Pending.ACQUIRE, Pending.WAIT):
+            in_flight.queued_ms, in_flight.due = 0, ()
+            if in_flight.pending in (Pending.ACQUIRE, Pending.WAIT) or not self.busy():
                 self._disclaim()
                 in_flight.request_id += 1
                 in_flight.pending = None
@@ -914,16 +917,21 @@ class Ownership(Owned):
             return holds if reported else ()
 
     def clear(self) -> Sequence[SingleHold]:
-        """The owner itself ended all its holds. Returns those that were of multi-locks, which are lost by it."""
+        """The owner itself ended all its holds. Returns those that were of multi-locks, which are lost by it.
+
+        What was lost before stays so, and what has ended in another call chain is none of its caller's.
+        """
         with self.mutex:
-            in_flight, holds = self.in_flight, (*self.holds,)
+            in_flight, holds, lost = self.in_flight, (*self.holds,), self.loss is not None
             self.epoch += in_flight.pending is not None
             self.generation += 1
-            for hold in [each for each in self.ended if each.whole is None]:
+            for hold in [each for each in self.ended if each.whole is None and self.sees(each)]:
                 self._forget(hold)
-            for hold in holds:  # The unlock of a multi-lock, which is to come, finds that it is lost.
-                self.drop(hold, HoldState.OVER if hold.whole is None else HoldState.ENDED)
-            self.loss = None
+            for hold in holds:
+                if hold.whole is not None:  # The unlock of a multi-lock, which is to come, finds that it is lost.
+                    self.drop(hold, HoldState.ENDED)
+                elif not lost:
+                    self.drop(hold)
             in_flight.request_id += 1
             in_flight.pending = None
             in_flight.due = ()

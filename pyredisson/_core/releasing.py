@@ -323,8 +323,10 @@ def _where_ended(kind: LockKind, ownership: Ownership) -> Ownership | None:
 
     What has ended keeps no one out: the thread may hold the lock anew by now, for another call chain.
     """
-    others = kind.client.ownerships.of_thread(ownership.name, ownership.who, ownership.owner)
-    mine = (each for each in others if each.owner == kind.field(each.who.number))
+    client = kind.client
+    others = client.ownerships.of_thread(ownership.name, ownership.who, ownership.owner)
+    mine = [each for each in others if each.owner == kind.field(each.who.number)]
+    mine += client.find_lost(kind, ownership.who)
     return next((each for each in mine if each.ended_here() is not None), None)
 
 
@@ -374,7 +376,11 @@ def _end_failed_release(client: ClientCore, call: ReleaseCall, failure: Failure)
     """
     ownership = call.ownership
     if call.lost is not None:
-        raise lost_error(ownership, str(call.lost)) from failure.cause
+        raise lost_error(ownership, call.lost, confirmed=False) from failure.cause
+    reason = ownership.loss
+    if reason is not None:  # Its client has become another one meanwhile.
+        ownership.lose_one(call.request_id, reason, client.runtime.now())
+        raise lost_error(ownership, reason) from failure.cause
     if ownership.take_back_release(call.request_id):
         resume(client, ownership)
         return
@@ -390,7 +396,8 @@ def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: floa
     """
     ownership, count = call.ownership, call.count
     if call.lost is not None:
-        raise lost_error(ownership, str(call.lost) if reply is None else call.lost)
+        gone = reply is None and not repeated  # Else an earlier copy may have released it.
+        raise lost_error(ownership, str(call.lost) if gone else call.lost, confirmed=reply is not None)
     if reply is None and not (repeated and count == 1 and client.runtime.now() < ownership.deadline):
         reason = client.cause_of(ownership)
         lost = ownership.lose_one(call.request_id, reason, client.runtime.now())

@@ -141,10 +141,11 @@ class LockCore(HolderCore[Ownership]):
 
     def state(self, what: str = "") -> str:
         """Return the owners of this client that hold it, and the number of its waiters; ``what`` they hold."""
-        text = ""
+        text, now = "", self.client.runtime.now()
         for own in self.kind.listed():
-            if own.holds:
-                state = "lost" if own.loss else "held"
+            held = own.remaining(now) > 0
+            if own.holds and (held or own.loss is not None or own.watched()):  # Else it has simply run out.
+                state = "held" if held else "lost"
                 text += f" {state}{what} by {own.owner[:4]}…:{own.who.number} ×{len(own.holds)}"
         waiting = self.waiting()
         return f"{text}, {waiting} waiting here{what}" if waiting else text
@@ -170,6 +171,10 @@ class LockCore(HolderCore[Ownership]):
         if who is None:
             who = self.owner()
         last, client = self.last, self.client
+        if client.lost_before:
+            lost = next((own for own in client.find_lost(self.kind, who) if own.held_here() is not None), None)
+            if lost is not None:
+                return lost
         if last is not None and last.who is who and last.table is client.ownerships and not last.call.thread:
             in_flight, chains = last.in_flight, last.chains
             busy = last.holds or in_flight.pending or in_flight.due or in_flight.released_behind
@@ -196,7 +201,8 @@ class LockCore(HolderCore[Ownership]):
     def ownerships_of(self, who: Caller) -> list[Ownership]:
         """Return what a task or made owner holds of it, or what each call chain of a thread does."""
         field = "" if who.is_shared else self.kind.field(who.number)
-        return self.client.ownerships.of_thread(self.names.name, who, field)
+        owns = self.client.ownerships.of_thread(self.names.name, who, field)
+        return [*owns, *self.client.find_lost(self.kind, who)] if self.client.lost_before else owns
 
     def prepare_fast_path(
         self, ownership: Ownership, who: object, holds: int, now: float, lease: int, wait: float | None = None
@@ -220,6 +226,7 @@ class LockCore(HolderCore[Ownership]):
             or ownership.loss is not None
             or ownership.ended
             or ownership.table is not client.ownerships
+            or ownership.name in client.lost_before
             or ownership.kind is not kind
             or not kind.has_ready_requests
             or ownership.kind_state.until > now
@@ -359,7 +366,7 @@ class LockCore(HolderCore[Ownership]):
     async def force_unlock(self) -> bool:
         """Free the lock, for any holder."""
         self.client.check_open()
-        own = self.mine()
+        own = self.ownership_of(self.caller())
         return await own.called(self.client.runtime.thread(), force_unlock, self.client, self.kind, own)
 
     # ---- queries -------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyredisson._core.deadline import cut, lease_ms, wait_seconds
+from pyredisson._core.deadline import certain_for, cut, lease_ms, wait_seconds
 from pyredisson._core.failures import Failure, explain_type
 from pyredisson._core.hold import SingleHold
 from pyredisson._core.kind import StoredKind
@@ -137,7 +137,9 @@ class PermitSemaphoreCore(PermitsCore):
         # Made before: once the permits are granted, nothing is left to interrupt.
         ids = new.hex() if permits is None else [new[at : at + ID_BYTES].hex() for at in range(0, len(new), ID_BYTES)]
         call = self.begin(self.acquiring(wanted, lease), new)
-        return ids if await self.acquire_for(call, wait, each=wanted) else None
+        certain = certain_for(lease)  # Without the loss margin: no one is notified of its end. Of none it is negative.
+        hold = SingleHold(lease, certain, watchdog=False) if certain > 0 else None
+        return ids if await self.acquire_for(call, wait, each=wanted, hold=hold) else None
 
     def hold(
         self,

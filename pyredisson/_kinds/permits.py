@@ -67,7 +67,7 @@ class PermitAttempt:
         call: The acquire.
         each: The permits that it acquires. Waiters for the same number share answers.
         wait: Seconds for which the caller waits; ``None``: without end.
-        hold: That of a block, if it has a lease: permits that arrive when it has ended are of no use.
+        hold: What is to be held, if it has a lease: permits that arrive when it has ended are of no use.
     """
 
     __slots__ = ("_call", "_core", "_heard_on", "_hold", "_wait", "client", "label", "late")
@@ -114,7 +114,8 @@ class PermitAttempt:
         hold, took = self._hold, client.runtime.now() - call.begun
         if hold is not None and took >= hold.certain:
             await call.discard()
-            self.late = late_again(self.late, "the permits of", core.names.name, hold.lease_ms, took)
+            margin = client.config.loss_margin if hold.watched else 0.0
+            self.late = late_again(self.late, "the permits of", core.names.name, hold.lease_ms, took, margin)
             return AT_ONCE
         self.late = ()
         assert type(answer) is Granted
@@ -326,7 +327,7 @@ class PermitsCore(NumberedCore, ABC):
             call: The acquire.
             wait: Seconds; ``None``: without end.
             each: The permits that it acquires. Waiters for the same number share answers.
-            hold: That of a block, if it has a lease.
+            hold: What is to be held, if it has a lease.
         """
         client, subscriptions = self.client, self.client.subscriptions
         began, seen, attempt = client.runtime.now(), None, None
@@ -340,7 +341,7 @@ class PermitsCore(NumberedCore, ABC):
                 else:
                     attempt = PermitAttempt(self, call, each, wait, hold)
                     answer = await (attempt() if first is None else attempt.judge(first))
-                    while attempt.late and wait == 0:
+                    while attempt.late and wait == 0 and hold is not None and hold.watched:
                         answer = await attempt()
             except Failure as failure:
                 if not await waits_through(client, failure, wait, began):
@@ -549,7 +550,12 @@ class Block:
             return
         self._end(ownership)
         try:
-            existed = await core.leave_block(self._release, error, progress, self._permit)
+            try:
+                existed = await core.leave_block(self._release, error, progress, self._permit)
+            except Exception as failed:
+                if self._loss is None or is_interruption(failed):
+                    raise
+                raise lost_error(ownership, self._loss, confirmed=False) from failed
             if self._hold.watched:
                 self._check_lost(ownership, existed=existed)
         except Exception as ours:

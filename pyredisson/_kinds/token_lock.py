@@ -218,7 +218,7 @@ class TokenLockCore(LockCore):
 
     def held_token(self) -> str | None:
         """Return the token of the caller's hold; ``None`` if it holds nothing, as far as this client knows."""
-        return self.token() if self.mine().holds else None
+        return self.token() if self.remaining() > 0 else None
 
     # ---- queries -------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,16 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyredisson._core import events
-from pyredisson._core.acquiring import adopt, end_attempt, make_ready, request_lock, resume, settle, wait_for_turn
+from pyredisson._core.acquiring import (
+    adopt,
+    end_attempt,
+    late_again,
+    make_ready,
+    request_lock,
+    resume,
+    settle,
+    wait_for_turn,
+)
 from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY
 from pyredisson._core.failures import (
     ANOTHER,
@@ -297,6 +306,11 @@ class MultiHold(Owned):
             if part.state is not HoldState.OVER:
                 own.forget(part)
 
+    def late_again(self, late: tuple[float, ...], took: float) -> tuple[float, ...]:
+        """Note that enough members were granted too late; see :func:`pyredisson._core.acquiring.late_again`."""
+        margin = max(client.config.loss_margin for client in self.clients())
+        return late_again(late, "multi-lock", self.name, self.lease_ms(), took, margin)
+
     # ---- losses --------------------------------------------------------------------------------------------------
 
     def lost_part(self, *, quietly: bool = False) -> None:
@@ -512,7 +526,9 @@ async def release_part(member: Member, ownership: Ownership, hold: SingleHold) -
         LockLostError: It is lost.
     """
     if not ownership.owner.startswith(member.client.id):
-        raise lost_error(ownership, ownership.loss or hold.loss or ANOTHER)
+        reason = ownership.loss or hold.loss or ANOTHER
+        ownership.drop(hold)
+        raise lost_error(ownership, reason)
     if hold.state is HoldState.GIVEN_UP and ownership.leave_given_up(hold):
         return
     exchange = partial(request_once, member)
@@ -703,6 +719,8 @@ async def release(whole: MultiHold, progress: Progress | None, *, block: bool = 
     lost = whole.find_loss()
     if lost is None and not whole.released and whole.certain_until() <= client.runtime.now():
         lost = whole.why_ended()
+    if lost is not None:
+        until = 0.0  # The outcome is known: what no server confirms at once is released in the background.
     early = None if lost is None else given_up(lost)
     note = CallNote(client.runtime.thread())
     confirmed = True
@@ -729,14 +747,26 @@ async def release(whole: MultiHold, progress: Progress | None, *, block: bool = 
         if confirmed:
             whole.over()
     if lost is not None and early is not None:
-        in_time = all(each is None or getattr(each, "_early", False) for each in outcomes.values())
-        raise lost_error(whole, early if in_time else str(lost))
+        in_time, confirmed = _given_up_in_time(outcomes)
+        raise lost_error(whole, early if in_time else str(lost), confirmed=confirmed)
     if not confirmed:
         raise _unknown(whole) if in_doubt else _not_reached(whole, outcomes)
     if client.has_listeners():
         held_for = client.runtime.now() - whole.since
         client.emit(events.Released(whole.name, whole.owner, whole.depth(), held_for), ordinary=True)
     return True
+
+
+def _given_up_in_time(outcomes: dict[int, Outcome]) -> tuple[bool, bool]:
+    """Return whether all parts were given up before anyone else could acquire them, and whether that is confirmed."""
+    in_time = confirmed = True
+    for outcome in outcomes.values():
+        if isinstance(outcome, LockLostError):
+            in_time, confirmed = in_time and outcome._early, confirmed and outcome._confirmed
+        elif outcome is not None:  # It was certain when its release was sent.
+            in_time = in_time and isinstance(outcome, Failure) and not is_wrong_type(outcome)
+            confirmed = False
+    return in_time, confirmed
 
 
 async def _redo_release(whole: MultiHold, error: BaseException) -> None:

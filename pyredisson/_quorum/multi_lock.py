@@ -16,7 +16,6 @@ from pyredisson._core.acquiring import (
     acquire,
     check_not_lost,
     check_reentrant,
-    late_again,
     report_failed,
     report_outcome,
 )
@@ -123,16 +122,16 @@ class MultiLockCore(HolderCore[MultiHold]):
 
     def describe(self) -> str:
         """Return its state as this client knows it, for ``repr``; asks no server."""
-        text = f"{self.name!r} ({self.quorum} of {len(self.locks)})"
+        text, now = f"{self.name!r} ({self.quorum} of {len(self.locks)})", self.client.runtime.now()
         found: dict[str, list[MultiHold]] = {}
         for member in self.members:
             for own in member.client.ownerships.of(member.name):
-                for whole in (part.whole for part in own.holds if part.whole is not None):
-                    known = found.setdefault(whole.owner, [])
-                    if whole.key == self._key and whole.state is HoldState.HELD and whole not in known:
+                for whole in (part.whole for part in (*own.holds, *own.ended) if part.whole is not None):
+                    known, stands = found.setdefault(whole.owner, []), whole.watched or whole.certain_until() > now
+                    if whole.key == self._key and whole.state is HoldState.HELD and stands and whole not in known:
                         known.append(whole)
         for wholes in filter(None, found.values()):
-            state, who = "lost" if wholes[-1].loss else "held", wholes[-1].who
+            state, who = "lost" if wholes[-1].loss or wholes[-1].certain_until() <= now else "held", wholes[-1].who
             text += f" {state} by {wholes[-1].owner[:4]}…:{who.number} ×{len(wholes)}"
         return text
 
@@ -504,7 +503,7 @@ class InOrder:
                 await undo(whole)
                 reached = runtime.now()
                 # If they were acquired, one of them expired while others were waited for.
-                late = late_again(late, "multi-lock", whole.name, whole.lease_ms(), took) if acquired else ()
+                late = whole.late_again(late, took) if acquired else ()
                 if not acquired or deadline.passed(reached):
                     return False
             until = runtime.now() + RETRY.pause(failures, runtime.jitter)
@@ -516,9 +515,9 @@ class InOrder:
     async def _acquire_each(self, whole: MultiHold, wait: float | None, deadline: Deadline) -> bool:
         runtime = self._client.runtime
         for member, ownership in zip(whole.members, whole.ownerships, strict=True):
+            check_not_lost(member.client, ownership)  # Before anything is acquired.
             if not ownership.owner.startswith(member.client.id):
                 raise member.client.former(ownership)
-            check_not_lost(member.client, ownership)  # Before anything is acquired.
             check_reentrant(member.kind, ownership)
             if member.kind.own_rival is not None and not ownership.holds:
                 await member.kind.own_rival.refuse(member.kind, ownership)

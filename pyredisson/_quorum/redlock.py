@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyredisson._core import events
-from pyredisson._core.acquiring import check_not_stuck, late_again
+from pyredisson._core.acquiring import check_not_stuck
 from pyredisson._core.deadline import RETRY, Deadline, DoublingBackoff
 from pyredisson._core.failures import Failure, NotSent, Rejected, Unanswered, explain_type
 from pyredisson._core.hold import HoldState
@@ -191,9 +191,7 @@ class Rounds:
         if error is not None:
             raise error
         self._took = runtime.now() - began
-        self._late_rounds = (
-            late_again(self._late_rounds, "multi-lock", whole.name, whole.lease_ms(), now - began) if self._late else ()
-        )
+        self._late_rounds = whole.late_again(self._late_rounds, now - began) if self._late else ()
         return False
 
     def _note_votes(self, replies: Sequence[NodeReply], now: float) -> int:

@@ -201,6 +201,8 @@ def _after_fork() -> None:
     """Make each client another one, on connections of its own: this is the child of a fork."""
     for core in list(known):
         if not core.closed:
+            core.ownerships.end()
+            core.lost_before.clear()
             cast(BaseRuntime, core.runtime).restart(core)
 
 

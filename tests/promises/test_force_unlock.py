@@ -1,11 +1,13 @@
 """Whoever has to can free the lock, whoever holds it."""
 
+import contextvars
+
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError, OutcomeUnknownError
 from tests.promises.kinds import warned
-from tests.worlds.base import KEPT
-from tests.worlds.environments import each_runtime, sync_and_async
+from tests.worlds.base import KEPT, Remote
+from tests.worlds.environments import each_runtime, sync_and_async, threads_only
 
 
 @each_runtime
@@ -81,3 +83,54 @@ def test_one_without_an_answer_is_not_repeated_and_can_be_called_again(world, pr
     silence.remove()
     proxy.heal()
     assert mine.force_unlock() is True
+
+
+@sync_and_async
+@pytest.mark.parametrize(
+    "kind", ["lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "read_lock", "write_lock"]
+)
+def test_a_loss_that_was_reported_outlasts_it(world, alice, bob, kind):
+    lost = []
+    client = world.client(lock_watchdog_timeout=300, on_lock_lost=lambda *loss: lost.append(loss))
+    side = kind.startswith(("read", "write")) and kind
+    mine = alice.get(client, "read_write_lock" if side else kind)
+    mine = Remote(getattr(mine.real, side)(), alice) if side else mine
+    theirs = Remote(mine.real, bob)
+    mine.lock()
+    theirs.force_unlock()
+    world.until(lambda: lost == [("orders", alice.number)])
+    theirs.lock()
+    assert mine.force_unlock(), "of who holds it now"
+    assert not mine.force_unlock(), "of the free lock"
+    for use in (mine.ensure_held, mine.try_lock, mine.unlock):
+        with pytest.raises(LockLostError):
+            use()
+    assert mine.try_lock(), "each of its levels was unlocked"
+
+
+@sync_and_async
+def test_a_block_whose_lease_ran_out_learns_of_it_although_it_freed_the_lock(world, client, alice):
+    mine = alice.lock(client)
+    block = mine.hold(lease_time=0.2)
+    lease = block.enter()
+    world.until(lambda: lease.lost)
+    mine.force_unlock()
+    with pytest.raises(LockLostError):
+        alice.do(world.leave(block.real))
+
+
+@threads_only
+def test_what_has_ended_in_another_call_chain_is_not_forgotten(world, client):
+    mine = client.real.get_lock("orders")
+    one, other = contextvars.copy_context(), contextvars.copy_context()
+    one.run(mine.lock, 0.2)
+    world.until(lambda: world.redis.ttl("orders") is None)
+    assert not other.run(mine.force_unlock)
+    with pytest.raises(LockLostError):
+        one.run(mine.unlock)
+    one.run(mine.lock, 0.2)
+    world.until(lambda: world.redis.ttl("orders") is None)
+    assert not one.run(mine.force_unlock)
+    with pytest.raises(LockNotOwnedError) as refusal:
+        one.run(mine.unlock)
+    assert refusal.type is LockNotOwnedError, "its own call chain has ended it"

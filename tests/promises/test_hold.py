@@ -251,6 +251,45 @@ def test_so_is_one_of_a_multi_lock(world, client, alice):
         assert mine.validity() > 50
 
 
+@sync_and_async
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "token_lock", "write_lock", "multi_lock", PERMITS])
+@pytest.mark.parametrize("round_trip", [0.06, 0.25], ids=["within the time for a reply", "longer than that"])
+def test_a_lease_below_a_round_trip_is_such_an_error_soon(world, proxy, alice, kind, round_trip):
+    client = world.through(proxy.port)
+    mine = handle(alice, client, kind)
+    if kind == PERMITS:
+        mine.try_set_permits(1)
+    with mine.hold():
+        pass  # The server knows the scripts now, and there is a connection.
+    proxy.latency(round_trip)
+    acquires = mine.acquire if kind == PERMITS else mine.lock, lambda lease: mine.hold(lease_time=lease).enter()
+    for acquire in acquires:
+        with pytest.raises(LockError, match="can never be held: 3 times in a row a lease of 20 ms was no longer") as e:
+            acquire(0.02)
+        times = re.findall(r"[\d.]+(?=,| ms after)", str(e.value).partition("arrived, ")[2])
+        assert len(times) == 3
+        assert all(float(each) >= 20 for each in times), "how long the reply took"
+    proxy.clear()
+    with mine.hold(10, lease_time=60) as lease:
+        lease.ensure_held()
+
+
+@sync_and_async
+def test_a_lease_of_a_few_round_trips_is_held(world, proxy, alice):
+    """The first copy of its request is given less time for its reply than that takes."""
+    client = world.through(proxy.port)
+    mine = alice.lock(client)
+    with mine.hold():
+        pass
+    proxy.latency(0.5)
+    block = mine.hold(lease_time=2.5)
+    lease = block.enter()
+    lease.ensure_held()
+    proxy.clear()
+    alice.do(world.leave(block.real))
+    assert not mine.is_locked()
+
+
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have notes since Python 3.11")
 @pytest.mark.parametrize("kind", ["lock", "multi_lock", PERMITS])
 def test_a_loss_is_noted_on_an_exception_of_the_body(world, kind):

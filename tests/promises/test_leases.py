@@ -111,6 +111,11 @@ def test_the_token_of_a_token_lock_is_that_of_its_holder(world, client, alice, b
     assert seen == [None, None]
     alice.do(lambda: seen.append(mine.real.token))
     assert world.redis.everything()["orders"] == ("string", seen[2])
+    mine.unlock()
+    mine.lock(0.2)
+    world.until(lambda: world.redis.ttl("orders") is None)
+    alice.do(lambda: seen.append(mine.real.token))
+    assert seen[3] is None, "that of a hold that has ended"
 
 
 @each_runtime

@@ -8,9 +8,8 @@ import re
 from contextlib import suppress
 
 import pytest
-import redis
 
-from pyredisson import LockLostError, LockNotOwnedError, OutcomeUnknownError, events
+from pyredisson import LockError, LockLostError, LockNotOwnedError, OutcomeUnknownError, events
 from pyredisson._core.deadline import certain_for
 from pyredisson._core.hold import InMargin
 from tests.promises.kinds import handle, over
@@ -214,19 +213,20 @@ def test_what_is_renewed_is_kept_and_the_server_is_asked_for_the_same_lease(worl
 @sync_and_async
 @each_kind
 def test_what_cannot_be_renewed_is_lost_before_its_lease_ends(world, alice, bob, kind, key, proxy):
-    client = world.through(proxy.port, lock_watchdog_timeout=LEASE, loss_margin=MARGIN, timeout=0.3)
+    client = world.through(proxy.port, lock_watchdog_timeout=LEASE, loss_margin=MARGIN, timeout=2.0)
     lock = single(alice, client, kind)
     held = lock.hold()
-    lease = held.enter()
+    lease, began = held.enter(), world.now()
     proxy.blackhole()
     world.until(lambda: lease.lost)
     with single(bob, world.client(), kind).hold(wait_time=0, skip=True) as other:
         assert other is None, "it is lost after its lease has ended"
     with pytest.raises(LockLostError, match=r"left \(Config\.loss_margin\) before it could be renewed"):
         lease.ensure_held()
-    proxy.heal()
-    with suppress(redis.exceptions.RedisError), pytest.raises(LockLostError):
+    with pytest.raises(LockLostError, match=r"Unless it was taken away, it was given up \d\.\d s before anyone else"):
         held.__exit__(None, None, None)
+    assert world.now() - began > LEASE, "it has asked for longer than the lease"
+    proxy.heal()
 
 
 @each_runtime
@@ -383,3 +383,40 @@ def test_a_member_is_kept_while_another_one_is_waited_for(world, alice, bob):
     theirs.unlock()
     waiting.result()
     several.unlock()
+
+
+@sync_and_async
+@pytest.mark.parametrize("kind", ["lock", "read_write_lock", "multi_lock"])
+@pytest.mark.parametrize("form", ["with", "unlock"])
+def test_it_is_judged_when_the_block_ends_and_not_when_its_release_has_failed(world, alice, proxy, kind, form):
+    client = world.through(proxy.port, lock_watchdog_timeout=LEASE, loss_margin=MARGIN, timeout=2.0)
+    mine = handle(alice, client, "lock" if kind == "read_write_lock" else kind)
+    if kind == "read_write_lock":
+        mine = Remote(client.real.get_read_write_lock("orders").write_lock(), alice)
+    began = world.now()
+    mine.enter() if form == "with" else mine.lock()
+    proxy.blackhole()
+
+    def lost():
+        with suppress(LockLostError):
+            mine.ensure_held()
+            return False
+        return True
+
+    world.until(lost)
+    assert world.now() - began < LEASE
+    with pytest.raises(LockLostError, match=r"it was given up \d\.\d s before anyone else could acquire it$"):
+        alice.do(world.leave(mine.real)) if form == "with" else mine.unlock()
+    proxy.heal()
+
+
+@sync_and_async
+@pytest.mark.parametrize("kind", ["lock", "multi_lock", PERMITS])
+def test_a_lease_that_is_never_certain_is_an_error_that_names_the_margin(world, alice, proxy, kind):
+    client = world.through(proxy.port, loss_margin=1)
+    mine = handle(alice, client, kind) if kind == "multi_lock" else single(alice, client, kind)
+    with mine.hold():
+        pass
+    proxy.latency(0.06)
+    with pytest.raises(LockError, match=r"a lease of 1020 ms, less Config\.loss_margin \(1000 ms\), was no"):
+        mine.hold(lease_time=1.02).enter()

@@ -1,6 +1,7 @@
 """A client that becomes another one in the same process, as after a restore from a snapshot."""
 
 import asyncio
+import contextvars
 import threading
 from contextlib import suppress
 
@@ -14,7 +15,7 @@ from pyredisson.events import Lost
 from tests.promises.kinds import over
 from tests.waiting import soon
 from tests.worlds.base import KEPT, PATIENCE, Remote
-from tests.worlds.environments import asyncio_only, sync_and_async
+from tests.worlds.environments import asyncio_only, sync_and_async, threads_only
 
 
 @sync_and_async
@@ -378,3 +379,109 @@ def test_a_hook_in_another_thread_ends_the_body(world, block):
     thread.start()
     world.run(lambda: asyncio.wait_for(hold() if block == "hold" else lead(), PATIENCE))
     thread.join()
+
+
+LOCKS = ["lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "non_reentrant_lock", "read", "write", "multi"]
+
+
+def lock_of(actor, client, kind):
+    """Return the actor's lock of that kind, or a side of a read-write lock, or a multi-lock."""
+    if kind == "multi":
+        return over(actor, [client.real.get_lock(name) for name in ("bills", "orders")])
+    if kind in ("read", "write"):
+        return Remote(getattr(client.real.get_read_write_lock("orders"), f"{kind}_lock")(), actor)
+    return actor.get(client, kind)
+
+
+@sync_and_async
+@pytest.mark.parametrize("kind", LOCKS)
+def test_each_unlock_of_what_was_held_says_that_it_is_lost(world, client, alice, kind):
+    mine, levels = lock_of(alice, client, kind), 1
+    mine.lock()
+    if kind not in ("token_lock", "non_reentrant_lock"):
+        mine.lock()
+        levels = 2
+    client.renew_identity()
+    client.renew_identity()  # The loss is remembered through the next one as well.
+    for use in [mine.ensure_held, mine.try_lock, *[mine.unlock] * levels]:
+        with pytest.raises(LockLostError, match="new identity"):
+            use()
+    with pytest.raises(LockNotOwnedError) as nothing:
+        mine.unlock()
+    assert nothing.type is LockNotOwnedError
+    assert client.real._core.lost_before == {}
+
+
+@sync_and_async
+@pytest.mark.parametrize("block", ["with", "hold"])
+def test_leaving_a_block_and_a_reentry_in_it_say_that_it_is_lost(world, client, alice, block):
+    mine = alice.lock(client)
+    entered = mine.hold() if block == "hold" else mine
+    entered.enter()
+    before = world.redis.everything()
+    client.renew_identity()
+    with pytest.raises(LockLostError, match="new identity"):
+        mine.try_lock()
+    with pytest.raises(LockLostError, match="new identity"):
+        alice.do(world.leave(entered.real))
+    assert world.redis.everything() == before, "the lock is left to its lease"
+    assert not mine.try_lock(), "nothing is remembered any more"
+    assert mine.force_unlock()
+    assert mine.try_lock()
+
+
+@sync_and_async
+def test_a_forced_unlock_frees_what_was_held_before(world, client, alice):
+    mine = alice.lock(client)
+    mine.lock()
+    client.renew_identity()
+    assert mine.force_unlock()
+    with pytest.raises(LockLostError, match="new identity"):
+        mine.unlock()
+    assert mine.try_lock()
+
+
+@sync_and_async
+def test_a_made_owner_learns_that_its_hold_is_lost(world, client, alice):
+    owner = client.real.new_owner()
+    mine = alice.get(client, "lock", owner=owner)
+    mine.lock()
+    client.renew_identity()
+    for use in (mine.ensure_held, mine.unlock):
+        with pytest.raises(LockLostError, match="new identity"):
+            use()
+
+
+@sync_and_async
+def test_an_unlock_under_way_says_that_the_hold_is_lost(world, proxy, alice):
+    client = world.through(proxy.port)
+    mine = alice.lock(client)
+    for _ in range(2):  # The server knows the scripts then.
+        mine.lock()
+        mine.unlock()
+    mine.lock()
+    late = proxy.hold_request("EVALSHA")
+    unlocking = alice.start(mine.unlock)
+    world.until(lambda: late.hits == 1, what="its unlock is under way")
+    client.renew_identity()
+    assert isinstance(unlocking.error(), LockLostError)
+    late.release()
+    with pytest.raises(LockNotOwnedError):
+        mine.unlock()
+
+
+@threads_only
+def test_another_call_chain_of_the_thread_goes_on(world):
+    client = world.client().real
+    mine = client.get_lock("orders")
+    one, other = contextvars.copy_context(), contextvars.copy_context()
+    one.run(mine.lock)
+    client.renew_identity()
+    assert not other.run(mine.try_lock)
+    assert other.run(mine.force_unlock)
+    assert other.run(mine.try_lock)
+    other.run(mine.unlock)
+    for use in (mine.try_lock, mine.ensure_held, mine.unlock):
+        with pytest.raises(LockLostError, match="new identity"):
+            one.run(use)
+    assert one.run(mine.try_lock)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pyredisson import LockLostError
 from tests.promises.kinds import handle
 from tests.worlds.base import Remote
 from tests.worlds.environments import each_runtime, sync_and_async
@@ -89,3 +90,18 @@ def test_the_state_can_be_printed(world, client, alice, bob, mine):
     mine.unlock()
     mine.unlock()
     waiting.result()
+
+
+@each_runtime
+@pytest.mark.parametrize("kind", ["lock", "multi_lock"])
+def test_what_has_ended_is_not_printed_as_held(world, client, alice, kind):
+    mine = handle(alice, client, kind)
+    mine.lock(1)
+    assert " held by " in repr(mine.real)
+    world.pass_time(1)
+    assert " by " not in repr(mine.real), "it is in no one's way"
+    with pytest.raises(LockLostError):
+        mine.unlock()
+    with pytest.raises(LockLostError), mine.hold(lease_time=1):
+        world.pass_time(1)
+        assert " lost by " in repr(mine.real)
