@@ -24,6 +24,7 @@ from pyredisson._asyncio.synchronizers import Barrier, BoundedSemaphore, Conditi
 from pyredisson._core.client import ClientCore
 from pyredisson._core.deadline import AT_LEAST
 from pyredisson._shared.arguments import NotPortable, lock_of_condition, own_keywords, pauses, refuse
+from pyredisson._shared.callback import check_callback
 from pyredisson._shared.owners import Owner, caller_of, lock_core, make_core
 from pyredisson.config import Backoff, ExponentialBackoff
 
@@ -265,6 +266,8 @@ class Factory(NotPortable, shown="Redisson"):
             action: Called by the last of them, before the others go on. If it raises, the barrier is broken.
             timeout: Seconds that :meth:`Barrier.wait` waits at most if it is called without a time.
         """
+        if action is not None:
+            check_callback("action", action)
         core = make_core(self._core, kinds.BarrierCore, name, BrokenBarrierError, parties, action, timeout)
         return Barrier(self, core)
 

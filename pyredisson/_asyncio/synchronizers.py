@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from pyredisson._shared.arguments import BY_HAND
+from pyredisson._shared.callback import check_callback
 from pyredisson._shared.client import Handle
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ class Condition(Handle):
         Returns:
             What ``predicate()`` returned last; it is false if the time has elapsed.
         """
-        return await self._core.wait_for(predicate, timeout)
+        return await self._core.wait_for(check_callback("predicate", predicate, awaited=False), timeout)
 
     async def notify(self, n: int = 1) -> None:
         """Wake ``n`` waiters, those who have waited longest; the calling task must hold the lock.

@@ -14,7 +14,8 @@ from numbers import Real
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, SupportsIndex, TypeVar
 
-from pyredisson._core.deadline import Seconds, Uniform, lease_ms, seconds, shown, wait_seconds
+from pyredisson._core.deadline import Seconds, Uniform, optional_lease_ms, seconds, wait_seconds
+from pyredisson._shared.callback import check_callback
 from pyredisson.config import Backoff, Config, ConstantBackoff, ExponentialBackoff
 
 if TYPE_CHECKING:
@@ -174,25 +175,12 @@ def _instead_for_handle(wrong: str, accepted: Collection[str], usual: str) -> st
     return f"it takes {' and '.join(accepted)}"
 
 
-def check_times(wait_time: Seconds | None, lease_time: Seconds | None) -> None:
-    """Raise ``TypeError`` or ``ValueError`` for a wait or a lease that is invalid."""
+def check_times(wait_time: Seconds | None, lease_time: Seconds | None, client: Any = None) -> None:
+    """Raise ``TypeError`` or ``ValueError`` for a wait or a lease that is invalid, or too short for this client."""
     wait_seconds(wait_time)
-    if lease_time is not None:
-        lease_ms(lease_time)
-
-
-def check_on_loss(callback: Callable[[], object]) -> None:
-    """Raise ``TypeError`` unless it can be called without arguments, as far as that is known of it."""
-    if not callable(callback):
-        raise TypeError(f"on_loss must be a function without arguments, such as stop.set, not {shown(callback)}")
-    try:
-        signature = inspect.signature(callback)
-    except (TypeError, ValueError):
-        return  # Some that are written in C have none.
-    try:
-        signature.bind()
-    except TypeError:
-        raise TypeError(f"on_loss is called without arguments: {shown(callback)} takes {signature}") from None
+    milliseconds = optional_lease_ms(lease_time)
+    if milliseconds is not None and client is not None:
+        client._core.check_lease(milliseconds)
 
 
 def wait_of(blocking: bool, timeout: float | timedelta | None) -> float | None:
@@ -261,6 +249,7 @@ def pauses(backoff: Backoff | None, tries: int | None, usual: Delays | None) -> 
         raise TypeError(f"backoff must be an object with a method delays(), not the class {backoff.__name__}")
     if not callable(getattr(backoff, "delays", None)):
         raise TypeError(f"backoff must have a method delays(), but {type(backoff).__name__} has none")
+    check_callback("backoff.delays", backoff.delays)
     return UserBackoff(backoff), tries
 
 

@@ -13,6 +13,7 @@ from pyredisson._core.client import ClientCore
 from pyredisson._core.deadline import AT_LEAST
 from pyredisson._core.runtime import run
 from pyredisson._shared.arguments import NotPortable, lock_of_condition, own_keywords, pauses, refuse
+from pyredisson._shared.callback import check_callback
 from pyredisson._shared.owners import Owner, caller_of, lock_core, make_core
 from pyredisson._threads.locks import (
     FairLock,
@@ -268,6 +269,8 @@ class Factory(NotPortable, shown="Redisson"):
             action: Called by the last of them, before the others go on. If it raises, the barrier is broken.
             timeout: Seconds that :meth:`Barrier.wait` waits at most if it is called without a time.
         """
+        if action is not None:
+            check_callback("action", action)
         core = make_core(self._core, kinds.BarrierCore, name, BrokenBarrierError, parties, action, timeout)
         return Barrier(self, core)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from pyredisson._core.runtime import run, run_to_the_end
 from pyredisson._shared.arguments import BY_HAND
+from pyredisson._shared.callback import check_callback
 from pyredisson._shared.client import Handle
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ class Condition(Handle):
         Returns:
             What ``predicate()`` returned last; it is false if the time has elapsed.
         """
-        return run(self._core.wait_for(predicate, timeout))
+        return run(self._core.wait_for(check_callback("predicate", predicate, awaited=False), timeout))
 
     def notify(self, n: int = 1) -> None:
         """Wake ``n`` waiters, those who have waited longest; the calling thread must hold the lock.

@@ -209,6 +209,30 @@ def test_a_list_of_locks_is_to_be_unpacked(client):
         client.get_multi_lock([client.get_lock("a"), client.get_lock("b")])
 
 
+def answer(result: Any) -> Any:
+    """What a call returned, in either form."""
+    return asyncio.run(result) if inspect.iscoroutine(result) else result
+
+
+def test_a_function_that_cannot_be_called_as_it_will_be(client):
+    async def later(): ...
+
+    class Backoff:
+        def delays(self, first):
+            return [first]
+
+    condition = client.get_condition("orders")
+    for wrong, reason in ((5, "must be a function, called without arguments, not 5"), (len, "is called without")):
+        with pytest.raises(TypeError, match=f"^action {reason}"):
+            client.get_barrier("start", 2, wrong)
+        with pytest.raises(TypeError, match=f"^predicate {reason}"):
+            answer(condition.wait_for(wrong))
+    with pytest.raises(TypeError, match="predicate must not be a coroutine function, as"):
+        answer(condition.wait_for(later))
+    with pytest.raises(TypeError, match=r"^backoff\.delays is called without arguments: .* takes \(first\)"):
+        client.get_spin_lock("orders", Backoff())
+
+
 def test_a_handle_made_by_hand_names_the_public_class():
     class Mine(pyredisson.Lock):
         pass
