@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import functools
-import inspect
 import itertools
 import math
 import random
@@ -17,8 +16,9 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, final
 
-from pyredisson._core.deadline import MAX_SECONDS, check_unit, check_watchdog_timeout, seconds, shown
+from pyredisson._core.deadline import MAX_SECONDS, check_unit, check_watchdog_timeout, delay_seconds, seconds, shown
 from pyredisson._core.event import Event as AnyEvent  # Not to be mistaken for the synchronizer.
+from pyredisson._shared.callback import check_callback
 
 T = TypeVar("T")
 
@@ -175,11 +175,7 @@ class Config:
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be True or False")
         if not isinstance(self.restart_guard, bool):
-            guard = seconds(self.restart_guard, "restart_guard")
-            if guard < 0:
-                raise ValueError(f"restart_guard must not be negative, not {guard}")
-            check_unit(guard, "restart_guard")
-            object.__setattr__(self, "restart_guard", guard)
+            object.__setattr__(self, "restart_guard", delay_seconds(self.restart_guard, "restart_guard"))
         _check_text("prefix", self.prefix)
         if self.client_name is not None:
             _check_text("client_name", self.client_name)
@@ -188,13 +184,13 @@ class Config:
         if (mode := self.sharded_subscription_mode) not in ("AUTO", "ON", "OFF"):
             raise ValueError(f"sharded_subscription_mode is AUTO, ON or OFF, not {shown(mode)}")
         if self.on_lock_lost is not None:
-            _check_callback("on_lock_lost", self.on_lock_lost, "the lock's name", "the thread's number")
+            check_callback("on_lock_lost", self.on_lock_lost, "the lock's name", "the thread's number")
         listeners: object = self.listeners
         if isinstance(listeners, str) or not isinstance(listeners, Iterable):
             raise TypeError("listeners must be a tuple of functions: listeners=(listener,)")
         object.__setattr__(self, "listeners", tuple(listeners))
         for listener in self.listeners:
-            _check_callback("every listener", listener, "the event")
+            check_callback("every listener", listener, "the event", awaited=False)
 
 
 #: What other libraries call a setting, and what to write instead.
@@ -239,23 +235,6 @@ _MAY_BE_NONE = frozenset(
     {"quorum_max_extensions", "quorum_node_timeout", "warn_held_longer_than", "warn_waiting_longer_than"}
 )
 _FLAGS = ("check_lock_synced_slaves", "fence_from_clock", "presence", "strict_server", "wait_while_unreachable")
-
-
-def _check_callback(name: str, callback: object, *args: str) -> None:
-    """Raise ``TypeError`` for what cannot be called with these arguments, as far as that is known of it."""
-    if not callable(callback):
-        raise TypeError(f"{name} must be callable, not {shown(callback)}")
-    try:
-        signature = inspect.signature(callback)
-    except (TypeError, ValueError):
-        return  # Some that are written in C have none.
-    try:
-        signature.bind(*args)
-    except TypeError:
-        raise TypeError(
-            f"{name} is called with {len(args)} argument{'s'[: len(args) != 1]}, {' and '.join(args)}: "
-            f"{shown(callback)} takes {signature}"
-        ) from None
 
 
 def _check_text(name: str, text: object) -> None:

@@ -13,8 +13,9 @@ from pyredisson._asyncio.hold import Hold, in_running_loop
 from pyredisson._core.deadline import wait_seconds
 from pyredisson._core.failures import is_contained
 from pyredisson._shared.arguments import NotPortable, no_event_loop
+from pyredisson._shared.callback import check_callback
 from pyredisson._shared.client import Handle
-from pyredisson._shared.election import AnyCampaign, AnyCandidacy, AnyTerm, check_callback, not_awaitable, observe
+from pyredisson._shared.election import AnyCampaign, AnyCandidacy, AnyTerm, check_awaitable, not_awaitable, observe
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -98,7 +99,8 @@ class LeaderElection(Handle):
 
     def _candidacy(self, callback: Callable[[Term], Awaitable[object]], *, ends_on_error: bool = False) -> _Candidacy:
         self._core.client.check_open()
-        check_callback(callback, awaited=True)
+        check_callback("callback", callback, "the term")
+        check_awaitable(callback)
         return _Candidacy(self, callback, ends_on_error)
 
     async def leader(self) -> Holder | None:
@@ -125,7 +127,7 @@ class LeaderElection(Handle):
             observation = election.observe(print)
         """
         self._core.client.check_open()
-        check_callback(callback)
+        check_callback("callback", callback, "the leader", awaited=False)
         return Observation(self, callback)
 
 

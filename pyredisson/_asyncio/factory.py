@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from threading import BrokenBarrierError
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from pyredisson import _kinds as kinds
 from pyredisson._asyncio.locks import (
@@ -23,7 +23,8 @@ from pyredisson._asyncio.semaphores import CountDownLatch, PermitExpirableSemaph
 from pyredisson._asyncio.synchronizers import Barrier, BoundedSemaphore, Condition, Event
 from pyredisson._core.client import ClientCore
 from pyredisson._core.deadline import AT_LEAST
-from pyredisson._shared.arguments import NotPortable, lock_of_condition, own_keywords, pauses, refuse
+from pyredisson._shared.arguments import NotPortable, lock_of_condition, pauses
+from pyredisson._shared.callback import check_callback
 from pyredisson._shared.owners import Owner, caller_of, lock_core, make_core
 from pyredisson.config import Backoff, ExponentialBackoff
 
@@ -38,13 +39,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-@own_keywords
 class Factory(NotPortable, shown="Redisson"):
     """Make handles on a client's core."""
 
     _core: ClientCore
 
-    def get_lock(self, name: str, *, owner: Owner | None = None, **unknown: NoReturn) -> Lock:
+    def get_lock(self, name: str, *, owner: Owner | None = None) -> Lock:
         """Return a handle on the reentrant lock with this name.
 
         Example::
@@ -64,12 +64,10 @@ class Factory(NotPortable, shown="Redisson"):
             LockError: The owner was closed.
             ClientClosedError: The client was closed.
         """
-        if unknown:
-            refuse(self.get_lock, unknown)
         self._core.check_open()
         return Lock(self, lock_core(self._core, name, caller_of(owner)), owner)
 
-    def get_non_reentrant_lock(self, name: str, *, owner: Owner | None = None, **unknown: NoReturn) -> NonReentrantLock:
+    def get_non_reentrant_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantLock:
         """Return a handle on the non-reentrant lock with this name. Raises as :meth:`get_lock`.
 
         Example::
@@ -77,11 +75,9 @@ class Factory(NotPortable, shown="Redisson"):
             async with client.get_non_reentrant_lock("report").hold(wait_time=5):
                 ...
         """
-        if unknown:
-            refuse(self.get_non_reentrant_lock, unknown)
         return NonReentrantLock(self, make_core(self._core, kinds.NonReentrantLockCore, name, owner=owner), owner)
 
-    def get_fair_lock(self, name: str, *, owner: Owner | None = None, **unknown: NoReturn) -> FairLock:
+    def get_fair_lock(self, name: str, *, owner: Owner | None = None) -> FairLock:
         """Return a handle on the fair lock with this name. Raises as :meth:`get_lock`.
 
         Example::
@@ -89,13 +85,9 @@ class Factory(NotPortable, shown="Redisson"):
             async with client.get_fair_lock("printer").hold(wait_time=5):
                 ...
         """
-        if unknown:
-            refuse(self.get_fair_lock, unknown)
         return FairLock(self, make_core(self._core, kinds.FairLockCore, name, owner=owner), owner)
 
-    def get_non_reentrant_fair_lock(
-        self, name: str, *, owner: Owner | None = None, **unknown: NoReturn
-    ) -> NonReentrantFairLock:
+    def get_non_reentrant_fair_lock(self, name: str, *, owner: Owner | None = None) -> NonReentrantFairLock:
         """Return a handle on the non-reentrant fair lock with this name. Raises as :meth:`get_lock`.
 
         Example::
@@ -103,8 +95,6 @@ class Factory(NotPortable, shown="Redisson"):
             async with client.get_non_reentrant_fair_lock("report").hold(wait_time=5):
                 ...
         """
-        if unknown:
-            refuse(self.get_non_reentrant_fair_lock, unknown)
         return NonReentrantFairLock(
             self, make_core(self._core, kinds.NonReentrantFairLockCore, name, owner=owner), owner
         )
@@ -116,7 +106,6 @@ class Factory(NotPortable, shown="Redisson"):
         *,
         tries: int | None = None,
         owner: Owner | None = None,
-        **unknown: NoReturn,
     ) -> SpinLock:
         """Return a handle on the spin lock with this name. Raises as :meth:`get_lock`.
 
@@ -137,12 +126,10 @@ class Factory(NotPortable, shown="Redisson"):
         Raises:
             TypeError, ValueError: ``backoff`` has no method ``delays()``, or ``tries`` is not a positive whole number.
         """
-        if unknown:
-            refuse(self.get_spin_lock, unknown)
         how = pauses(backoff, tries, ExponentialBackoff())
         return SpinLock(self, make_core(self._core, kinds.SpinLockCore, name, *how, owner=owner), owner)
 
-    def get_fenced_lock(self, name: str, *, owner: Owner | None = None, **unknown: NoReturn) -> FencedLock:
+    def get_fenced_lock(self, name: str, *, owner: Owner | None = None) -> FencedLock:
         """Return a handle on the fenced lock with this name. Raises as :meth:`get_lock`.
 
         Example::
@@ -150,11 +137,9 @@ class Factory(NotPortable, shown="Redisson"):
             async with client.get_fenced_lock("account").hold(wait_time=5) as lease:
                 print(lease.token)
         """
-        if unknown:
-            refuse(self.get_fenced_lock, unknown)
         return FencedLock(self, make_core(self._core, kinds.FencedLockCore, name, owner=owner), owner)
 
-    def get_read_write_lock(self, name: str, *, owner: Owner | None = None, **unknown: NoReturn) -> ReadWriteLock:
+    def get_read_write_lock(self, name: str, *, owner: Owner | None = None) -> ReadWriteLock:
         """Return a handle on the read-write lock with this name. Raises as :meth:`get_lock`.
 
         Example::
@@ -163,13 +148,9 @@ class Factory(NotPortable, shown="Redisson"):
             async with prices.read_lock().hold(wait_time=5):
                 ...
         """
-        if unknown:
-            refuse(self.get_read_write_lock, unknown)
         return ReadWriteLock(self, make_core(self._core, kinds.ReadWriteLockCore, name, owner=owner), owner)
 
-    def get_semaphore(
-        self, name: str, permits: int | None = None, *, resize: bool = False, **unknown: NoReturn
-    ) -> Semaphore:
+    def get_semaphore(self, name: str, permits: int | None = None, *, resize: bool = False) -> Semaphore:
         """Return a handle on the semaphore with this name. Raises as :meth:`get_lock`.
 
         Its permits have no owner: those of a process that dies stay taken, until someone else releases them. For
@@ -187,12 +168,10 @@ class Factory(NotPortable, shown="Redisson"):
                 they are set elsewhere.
             resize: Set this number in any case, when the handle is first used: see :meth:`Semaphore.resize`.
         """
-        if unknown:
-            refuse(self.get_semaphore, unknown)
         return Semaphore(self, make_core(self._core, kinds.SemaphoreCore, name, permits, resize))
 
     def get_permit_expirable_semaphore(
-        self, name: str, permits: int | None = None, *, resize: bool = False, **unknown: NoReturn
+        self, name: str, permits: int | None = None, *, resize: bool = False
     ) -> PermitExpirableSemaphore:
         """Return a handle on the semaphore with this name whose permits may expire. Raises as :meth:`get_lock`.
 
@@ -209,8 +188,6 @@ class Factory(NotPortable, shown="Redisson"):
             permits: As for :meth:`get_semaphore`.
             resize: As for :meth:`get_semaphore`.
         """
-        if unknown:
-            refuse(self.get_permit_expirable_semaphore, unknown)
         return PermitExpirableSemaphore(self, make_core(self._core, kinds.PermitSemaphoreCore, name, permits, resize))
 
     def get_count_down_latch(self, name: str) -> CountDownLatch:
@@ -265,10 +242,12 @@ class Factory(NotPortable, shown="Redisson"):
             action: Called by the last of them, before the others go on. If it raises, the barrier is broken.
             timeout: Seconds that :meth:`Barrier.wait` waits at most if it is called without a time.
         """
+        if action is not None:
+            check_callback("action", action)
         core = make_core(self._core, kinds.BarrierCore, name, BrokenBarrierError, parties, action, timeout)
         return Barrier(self, core)
 
-    def get_bounded_semaphore(self, name: str, value: int = 1, **unknown: NoReturn) -> BoundedSemaphore:
+    def get_bounded_semaphore(self, name: str, value: int = 1) -> BoundedSemaphore:
         """Return a handle on the bounded semaphore with this name. Raises as :meth:`get_lock`.
 
         Do not use it and :meth:`get_semaphore` with the same name.
@@ -283,8 +262,6 @@ class Factory(NotPortable, shown="Redisson"):
             value: The number of permits, at least 1, which are set when the handle is first used: the same in all
                 processes.
         """
-        if unknown:
-            refuse(self.get_bounded_semaphore, unknown)
         return BoundedSemaphore(self, make_core(self._core, kinds.BoundedSemaphoreCore, name, value))
 
     def get_token_lock(
@@ -294,7 +271,6 @@ class Factory(NotPortable, shown="Redisson"):
         *,
         tries: int | None = None,
         owner: Owner | None = None,
-        **unknown: NoReturn,
     ) -> TokenLock:
         """Return a handle on the token lock with this name, which is also its key. Raises as :meth:`get_lock`.
 
@@ -314,12 +290,10 @@ class Factory(NotPortable, shown="Redisson"):
         Raises:
             TypeError, ValueError: As :meth:`get_spin_lock`.
         """
-        if unknown:
-            refuse(self.get_token_lock, unknown)
         how = pauses(backoff, tries, None)
         return TokenLock(self, make_core(self._core, kinds.TokenLockCore, name, *how, owner=owner), owner)
 
-    def get_leader_election(self, name: str, **unknown: NoReturn) -> LeaderElection:
+    def get_leader_election(self, name: str) -> LeaderElection:
         """Return a handle on the election with this name. Raises as :meth:`get_lock`.
 
         Example::
@@ -327,8 +301,6 @@ class Factory(NotPortable, shown="Redisson"):
             async with client.get_leader_election("scheduler").term() as term:
                 print(term.token)
         """
-        if unknown:
-            refuse(self.get_leader_election, unknown)
         from pyredisson._asyncio.election import LeaderElection  # Few programs need it.
 
         return LeaderElection(self, make_core(self._core, kinds.ElectionCore, name))
@@ -410,7 +382,6 @@ class Factory(NotPortable, shown="Redisson"):
         lease_time: Seconds | None = None,
         kind: Guarding = "lock",
         when_busy: WhenBusy = "wait",
-        **unknown: NoReturn,
     ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], Callable[P, Coroutine[Any, Any, R | Skipped]]]:
         """Return a decorator that runs each call of a function under a lock named after the call's arguments.
 
@@ -434,17 +405,13 @@ class Factory(NotPortable, shown="Redisson"):
             LockTimeoutError: On calling: the lock was not acquired in time; the function was not called.
             LockLostError: On calling: the lock was lost while the function ran.
         """
-        if unknown:
-            refuse(self.synchronized, unknown)
         self._core.check_open()
         from pyredisson._shared.synchronized import guard_of  # Few programs need it.
 
         guard = guard_of(self, self._skipped, key, wait_time, lease_time, kind, when_busy)
         return guard.task
 
-    def run_once(
-        self, name: str, *, at_most: Seconds | None = 600, at_least: Seconds = AT_LEAST, **unknown: NoReturn
-    ) -> RunOnce:
+    def run_once(self, name: str, *, at_most: Seconds | None = 600, at_least: Seconds = AT_LEAST) -> RunOnce:
         """Return a block, or a decorator, for what runs on one process at a time; other processes skip it at once.
 
         As the block of ``async with`` it has a lease, or ``None`` if another owner runs it, or has begun it within
@@ -468,8 +435,6 @@ class Factory(NotPortable, shown="Redisson"):
             TypeError, ValueError: The name or a time is not valid, or ``at_least`` is more than ``at_most``.
             ClientClosedError: The client was closed.
         """
-        if unknown:
-            refuse(self.run_once, unknown)
         self._core.check_open()
         from pyredisson._asyncio.run_once import RunOnce  # Few programs need it.
 

@@ -10,7 +10,7 @@ from pyredisson._asyncio import fast_path
 from pyredisson._asyncio.hold import Hold
 from pyredisson._core.deadline import Seconds, wait_seconds
 from pyredisson._quorum.hold import majority
-from pyredisson._shared.arguments import cores_of, own_keywords, refuse, wait_of
+from pyredisson._shared.arguments import cores_of, refuse, wait_of
 from pyredisson._shared.client import Handle
 from pyredisson.lease import AsyncLease as Lease
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pyredisson._quorum.multi_lock import MultiLockCore
 
 
-@own_keywords
 class AnyLock(Handle, shown="Lock"):
     """The methods that :class:`Lock` and :class:`MultiLock` share."""
 
@@ -440,7 +439,6 @@ class SpinLock(Lock):
 
 
 @final
-@own_keywords
 class FencedLock(Lock):
     """A :class:`Lock` that gives each hold a fencing token, greater than the tokens of all earlier holds.
 

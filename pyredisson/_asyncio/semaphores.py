@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 
 from pyredisson._asyncio.hold import PermitHold
 from pyredisson._core.deadline import wait_seconds
-from pyredisson._shared.arguments import own_keywords, refuse
+from pyredisson._shared.arguments import refuse
 from pyredisson._shared.client import Handle
 from pyredisson.lease import AsyncLease as Lease
 
@@ -185,7 +185,6 @@ class AnySemaphore(Expirable, shown="Semaphore"):
 
 
 @final
-@own_keywords
 class Semaphore(AnySemaphore):
     """A number of permits that tasks of any number of processes acquire and release.
 
@@ -335,7 +334,6 @@ class Semaphore(AnySemaphore):
 
 
 @final
-@own_keywords
 class PermitExpirableSemaphore(AnySemaphore):
     """A semaphore whose permits have an id each, are released by that id, and may expire.
 
@@ -602,7 +600,6 @@ class PermitExpirableSemaphore(AnySemaphore):
 
 
 @final
-@own_keywords
 class CountDownLatch(Expirable):
     """A latch that lets all waiters, in any number of processes, proceed once it has been counted down to zero.
 
@@ -664,7 +661,7 @@ class CountDownLatch(Expirable):
         """
         return await self._core.get_count()
 
-    async def wait(self, timeout: Seconds | None = None, **unknown: NoReturn) -> bool:
+    async def wait(self, timeout: Seconds | None = None) -> bool:
         """Wait until the count is 0.
 
         Example::
@@ -683,6 +680,4 @@ class CountDownLatch(Expirable):
             redis.exceptions.RedisError: The server could not be reached, also if the time ended during an outage; or
                 it refused the request.
         """
-        if unknown:
-            refuse(self.wait, unknown)
         return await self._core.wait(timeout)

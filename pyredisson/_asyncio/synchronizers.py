@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, final
 
-from pyredisson._shared.arguments import BY_HAND
+from pyredisson._shared.arguments import BY_HAND, refuse
+from pyredisson._shared.callback import check_callback
 from pyredisson._shared.client import Handle
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class Condition(Handle):
         super().__init__(client, core)
         self._lock = lock
 
-    async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+    async def acquire(self, blocking: bool = True, timeout: float = -1, **unknown: NoReturn) -> bool:
         """Acquire the lock of the condition; see :meth:`Lock.acquire`.
 
         Example::
@@ -123,6 +124,8 @@ class Condition(Handle):
             if await condition.acquire(timeout=5):
                 await condition.release()
         """
+        if unknown:
+            refuse(self.acquire, unknown)
         return await self._lock.acquire(blocking, timeout)
 
     async def release(self) -> None:
@@ -187,7 +190,7 @@ class Condition(Handle):
         Returns:
             What ``predicate()`` returned last; it is false if the time has elapsed.
         """
-        return await self._core.wait_for(predicate, timeout)
+        return await self._core.wait_for(check_callback("predicate", predicate, awaited=False), timeout)
 
     async def notify(self, n: int = 1) -> None:
         """Wake ``n`` waiters, those who have waited longest; the calling task must hold the lock.
@@ -328,7 +331,7 @@ class BoundedSemaphore(Handle):
 
     _core: BoundedSemaphoreCore
 
-    async def acquire(self, blocking: bool = True, timeout: Seconds | None = None) -> bool:
+    async def acquire(self, blocking: bool = True, timeout: Seconds | None = None, **unknown: NoReturn) -> bool:
         """Acquire a permit.
 
         Example::
@@ -347,6 +350,8 @@ class BoundedSemaphore(Handle):
             ValueError: A timeout, though it is not to wait.
             OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`Semaphore.acquire`.
         """
+        if unknown:
+            refuse(self.acquire, unknown)
         return await self._core.take(blocking, timeout)
 
     async def release(self, n: int = 1) -> None:

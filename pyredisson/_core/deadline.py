@@ -148,6 +148,20 @@ def wait_seconds(wait_time: Seconds | None, what: str = "wait_time") -> float | 
     return value
 
 
+def delay_seconds(delay: Seconds, what: str) -> float:
+    """Return a delay in seconds, which may be 0. ``what`` is what its caller calls it.
+
+    Raises:
+        TypeError: Not a time.
+        ValueError: Negative or not finite; more than a day, and no ``timedelta``.
+    """
+    value = seconds(delay, what)
+    if value < 0:
+        raise ValueError(f"{what} must not be negative, not {value}")
+    check_unit(value, what)
+    return value
+
+
 def timeout_seconds(timeout: Seconds | None) -> float | None:
     """Return a ``timeout`` as the synchronizers of ``threading`` take it: a negative one is 0. Raises ``TypeError``."""
     return None if timeout is None else max(0.0, seconds(timeout, "timeout"))

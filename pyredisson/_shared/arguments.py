@@ -14,66 +14,31 @@ from numbers import Real
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, SupportsIndex, TypeVar
 
-from pyredisson._core.deadline import Seconds, Uniform, lease_ms, seconds, shown, wait_seconds
+from pyredisson._core.deadline import Seconds, Uniform, optional_lease_ms, seconds, wait_seconds
+from pyredisson._shared.callback import check_callback
+from pyredisson._shared.guesses import ATTRIBUTES, KEYWORDS, LEASES, SYNONYMS, WAITS
 from pyredisson.config import Backoff, Config, ConstantBackoff, ExponentialBackoff
 
 if TYPE_CHECKING:
     from pyredisson._core.waiting import Delays
     from pyredisson._kinds.lock import LockCore
 
-ClassT = TypeVar("ClassT", bound=type)
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
-
-#: What a time to wait, and a lease, are called here and elsewhere.
-WAITS = ("wait_time", "timeout", "blocking_timeout", "wait", "max_wait")
-LEASES = ("lease_time", "lease", "ttl", "expire", "ex", "px", "at_most")
-
-
-#: What other libraries call what is asked of an object of ours: by its class, what was tried and what to write instead.
-ATTRIBUTES: Final = {
-    "Redisson": {
-        "lock": "use get_lock(name)",
-        "Lock": "use get_lock(name)",
-        "semaphore": "use get_semaphore(name, permits=n)",
-        **dict.fromkeys(("from_client", "from_redis", "from_connection"), "use Redisson(client)"),
-        "from_pool": "use Redisson(redis.Redis(connection_pool=pool))",
-        "from_config": "use from_url(url, config=config)",
-        **dict.fromkeys(("create", "create_client", "from_host"), "use from_url(url)"),
-        **dict.fromkeys(("rlock", "get_rlock", "RLock"), "use get_lock(name), which is reentrant"),
-        **dict.fromkeys(("acquire", "hold"), "use get_lock(name).hold()"),
-        "connect": "it connects at its first use",
-        "disconnect": "use close()",
-    },
-    "ReadWriteLock": dict.fromkeys(
-        ("lock", "try_lock", "unlock", "acquire", "release", "hold", "extend", "locked", "is_locked"),
-        "it has two sides: use read_lock() or write_lock(), each of which is a lock",
-    ),
-    "LeaderElection": {
-        "is_leader": "use `with election.term() as term:` and term.ensure_held(), or election.leader()",
-        **dict.fromkeys(("elect", "elected"), "use term(), or run(callback)"),
-        "campaign": "use start(callback)",
-        "resign": "leave the block of term()",
-    },
-    "Semaphore": dict.fromkeys(("value", "get_value"), "use available_permits()"),
-    "Lock": {
-        "owned": "use is_held_by_current_thread(), or ensure_held()",
-        "acquired": "use is_held_by_current_thread(), or ensure_held()",
-        "is_acquired": "use is_held_by_current_thread(), or ensure_held()",
-        "reacquire": "use extend(lease_time)",
-        "extend_lease": "use extend(lease_time)",
-        "renew": "use extend(lease_time); without a lease_time the watchdog renews it",
-        "ttl": "use remain_time_to_live()",
-        "reset": "use force_unlock()",
-        "wait": "use get_condition(lock), whose wait() gives the lock up",
-    },
-}
 
 
 def instead_of(kind: type, name: str) -> str:
     """Return what to write instead of an attribute that a class of ours does not have; empty if that is not known."""
-    known = next((each[name] for cls in kind.__mro__ if name in (each := ATTRIBUTES.get(cls.__name__, {}))), "")
     ours = _snake_case(name)
-    return known or (f"use {ours}" if ours != name and ours in dir(kind) else "")
+    tables = [table for cls in kind.__mro__ if (table := ATTRIBUTES.get(cls.__name__))]
+    known = next((table[each] for each in (name, ours) for table in tables if each in table), None)
+    if known is not None or name.startswith("_"):
+        return known or ""
+    if ours.endswith("_async"):
+        return "use pyredisson.asyncio, whose methods are coroutines"
+    shorter = ours.removeprefix("get_").removeprefix("is_")
+    there = dir(kind)
+    found = next((each for each in (ours, f"get_{ours}", f"is_{ours}", shorter) if each != name and each in there), "")
+    return found and f"use {found}"
 
 
 class Guessed(type):
@@ -89,14 +54,47 @@ class Guessed(type):
             raise AttributeError(text, name=name, obj=cls)
 
 
-def own_keywords(kind: ClassT) -> ClassT:
-    """Show the methods of a class without ``**unknown``, which they have for :func:`refuse` only."""
-    for method in vars(kind).values():
-        if inspect.isfunction(method) and "unknown" in inspect.unwrap(method).__code__.co_varnames:
-            signature = inspect.signature(method)
-            known = [each for each in signature.parameters.values() if each.name != "unknown"]
-            method.__signature__ = signature.replace(parameters=known)  # type: ignore[attr-defined]
-    return kind
+_YIELDS: Final = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
+
+
+def _says_what_is_meant(method: FunctionType) -> Callable[..., Any]:
+    """Return a method of ours that refuses keywords that it does not have, by :func:`refuse`.
+
+    One that acquires has ``**unknown``, and calls :func:`refuse` itself: an exception that a signal handler raises here
+    would lose what it has acquired. Its signature is shown without that.
+    """
+    code = method.__code__
+    known = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    if "unknown" in inspect.unwrap(method).__code__.co_varnames:
+        signature = inspect.signature(method)
+        own = [each for each in signature.parameters.values() if each.name != "unknown"]
+        method.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
+        return method
+    plain = len(known) < 2 and not code.co_flags & inspect.CO_VARARGS
+    if plain or method.__name__.startswith("_") or code.co_flags & (inspect.CO_VARKEYWORDS | _YIELDS):
+        return method
+
+    def check(self: object, keywords: Mapping[str, object]) -> None:
+        if not keywords.keys() <= known:
+            refuse(getattr(self, method.__name__), {each: keywords[each] for each in keywords if each not in known})
+
+    if inspect.iscoroutinefunction(method):
+
+        @wraps(method)
+        async def checked(self: object, *args: Any, **keywords: Any) -> Any:
+            if keywords:
+                check(self, keywords)
+            return await method(self, *args, **keywords)
+
+    else:
+
+        @wraps(method)
+        def checked(self: object, *args: Any, **keywords: Any) -> Any:
+            if keywords:
+                check(self, keywords)
+            return method(self, *args, **keywords)
+
+    return checked
 
 
 def settings_by_name(method: FunctionT) -> FunctionT:
@@ -121,7 +119,8 @@ def refuse(method: Callable[..., Any], unknown: Mapping[str, object]) -> None:
     leave a moment in which a signal handler's exception loses what the method has acquired.
     """
     if unknown:
-        wrong, accepted = next(iter(unknown)), inspect.signature(method).parameters
+        wrong, parameters = next(iter(unknown)), inspect.signature(method).parameters.values()
+        accepted = [f"*{each.name}" if each.kind is each.VAR_POSITIONAL else each.name for each in parameters]
         kind, name = type(method.__self__), method.__name__  # type: ignore[attr-defined]
         called = kind.__name__ if name == "__init__" else f"{kind.__name__}.{name}"
         raise TypeError(f"{called}() has no keyword argument {wrong!r}: {_instead(kind, name, wrong, accepted)}")
@@ -132,67 +131,27 @@ def _instead(kind: type, method: str, wrong: str, accepted: Collection[str]) -> 
     if method == "__init__":
         in_config = any(field.name == wrong for field in fields(Config))
         return f"use config=Config({wrong}=...)" if in_config else "use Redisson.from_url(url)"
-    names = next((names for names in (WAITS, LEASES) if wrong in names), ())
-    if method == "get_leader_election" and names:
-        lead = "a term is renewed; its lease is Config(lock_watchdog_timeout=...)"
-        return "use term(wait_time=...)" if names is WAITS else lead
-    if method.startswith("get_"):
-        return _instead_for_handle(wrong, accepted, next(iter(names), ""))
-    meant = next((name for name in names if name in accepted), None)
+    given = (wrong, _snake_case(wrong))
+    groups = [(each,) for each in given] + [group for group in SYNONYMS if set(given) & set(group)]
+    meant = next((each for group in groups for each in group if each in accepted), None)
     if meant is not None:
         return f"use {meant}"
+    known = next((table[each] for each in given if each in (table := KEYWORDS.get(method, {}))), None)
+    if known is not None:
+        return known
     attempt = "try_lock" if hasattr(kind, "try_lock") else "try_acquire"
-    usual = next(iter(names), "")
+    usual = next((names[0] for names in (WAITS, LEASES) if given[1] in names), "")
     offered = usual in inspect.signature(getattr(kind, attempt, refuse)).parameters
     elsewhere = f"; {attempt}() and hold() take {usual}" if offered and method in ("acquire", "lock") else ""
     return f"it takes {' and '.join(accepted)}{elsewhere}"
 
 
-#: What the number of permits is called here and elsewhere.
-_NUMBERS = frozenset({"permits", "value", "limit", "count", "initial", "initial_value", "max", "size", "n"})
-
-#: What other libraries let their users set of a lock, and what to write instead.
-_OF_A_LOCK: Final = {
-    "blocking": "try_lock() and acquire(blocking=False) do not wait",
-    **dict.fromkeys(("thread_local", "id", "token", "local"), "for another owner pass owner=client.new_owner()"),
-    "auto_renewal": "what is acquired without a lease_time is renewed",
-    "renew": "what is acquired without a lease_time is renewed",
-    **dict.fromkeys(("sleep", "retry_delay"), "waiters are woken; get_spin_lock(name, backoff) makes attempts alone"),
-}
-
-
-def _instead_for_handle(wrong: str, accepted: Collection[str], usual: str) -> str:
-    """Return what to write instead of a wrong keyword of a method that makes a handle. ``usual``: our name for it."""
-    if usual:
-        return f"pass it where the lock is acquired: hold({usual}=...)"
-    if wrong in _NUMBERS:
-        number = next((each for each in accepted if each in _NUMBERS), None)
-        if number is not None:
-            return f"use {number}"
-    if "owner" in accepted and wrong in _OF_A_LOCK:
-        return _OF_A_LOCK[wrong]
-    return f"it takes {' and '.join(accepted)}"
-
-
-def check_times(wait_time: Seconds | None, lease_time: Seconds | None) -> None:
-    """Raise ``TypeError`` or ``ValueError`` for a wait or a lease that is invalid."""
+def check_times(wait_time: Seconds | None, lease_time: Seconds | None, client: Any = None) -> None:
+    """Raise ``TypeError`` or ``ValueError`` for a wait or a lease that is invalid, or too short for this client."""
     wait_seconds(wait_time)
-    if lease_time is not None:
-        lease_ms(lease_time)
-
-
-def check_on_loss(callback: Callable[[], object]) -> None:
-    """Raise ``TypeError`` unless it can be called without arguments, as far as that is known of it."""
-    if not callable(callback):
-        raise TypeError(f"on_loss must be a function without arguments, such as stop.set, not {shown(callback)}")
-    try:
-        signature = inspect.signature(callback)
-    except (TypeError, ValueError):
-        return  # Some that are written in C have none.
-    try:
-        signature.bind()
-    except TypeError:
-        raise TypeError(f"on_loss is called without arguments: {shown(callback)} takes {signature}") from None
+    milliseconds = optional_lease_ms(lease_time)
+    if milliseconds is not None and client is not None:
+        client._core.check_lease(milliseconds)
 
 
 def wait_of(blocking: bool, timeout: float | timedelta | None) -> float | None:
@@ -261,6 +220,7 @@ def pauses(backoff: Backoff | None, tries: int | None, usual: Delays | None) -> 
         raise TypeError(f"backoff must be an object with a method delays(), not the class {backoff.__name__}")
     if not callable(getattr(backoff, "delays", None)):
         raise TypeError(f"backoff must have a method delays(), but {type(backoff).__name__} has none")
+    check_callback("backoff.delays", backoff.delays)
     return UserBackoff(backoff), tries
 
 
@@ -318,6 +278,9 @@ class NotPortable:
                 function = getattr(each, "__func__", each)
                 if isinstance(function, FunctionType):
                     function.__qualname__ = f"{shown}.{function.__name__}"
+        for name, each in list(vars(cls).items()):
+            if isinstance(each, FunctionType):
+                setattr(cls, name, _says_what_is_meant(each))
 
     if not TYPE_CHECKING:  # Else anything could be asked of it.
 

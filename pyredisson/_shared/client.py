@@ -25,11 +25,11 @@ from pyredisson._shared.arguments import (
     BY_HAND,
     Guessed,
     NotPortable,
-    check_on_loss,
     core_of,
     settings_by_name,
     warn_never_entered,
 )
+from pyredisson._shared.callback import check_callback
 from pyredisson._shared.runtime import BaseRuntime, known
 from pyredisson.errors import LockError
 from pyredisson.lease import AnyLease, Lease
@@ -270,7 +270,7 @@ class LockBlock(NotPortable, Generic[LeaseT_co], shown="Hold"):
             lock._core.check_lease(self._lease_ms)
         check_skip(skip)
         if on_loss is not None:
-            check_on_loss(on_loss)
+            check_callback("on_loss", on_loss)
         self._on_loss = on_loss
         self._loss_callback: LossCallback | None = None
         self._lock = lock
@@ -303,7 +303,7 @@ class PermitsBlock(NotPortable, Generic[PermitLeaseT_co], shown="PermitHold"):
 
     def __init__(self, client: object, block: Block) -> None:
         if block.on_loss is not None:
-            check_on_loss(block.on_loss)
+            check_callback("on_loss", block.on_loss)
         self._client = client  # It lives as long as its block.
         self._block = block
 

@@ -202,14 +202,10 @@ def _call_observer(name: str, callback: Callable[[Any], object], leader: object)
         report_callback(name, error)
 
 
-def check_callback(callback: object, *, awaited: bool = False) -> None:
-    """Raise ``TypeError`` unless it is a callback; only one that is ``awaited`` may be a coroutine function."""
-    if not callable(callback):
-        raise TypeError(f"callback must be a function, not {type(callback).__name__}")
-    if not awaited and inspect.iscoroutinefunction(callback):
-        raise TypeError(f"callback must not be a coroutine function, as {callback!r} is: no one would await it")
+def check_awaitable(callback: Callable[..., object]) -> None:
+    """Raise ``TypeError`` for a callback that says of itself that it cannot be awaited."""
     plain = not any(map(inspect.iscoroutinefunction, (callback, inspect.unwrap(callback))))
-    if awaited and plain and getattr(callback, "__annotations__", {}).get("return", ...) in (None, "None"):
+    if plain and getattr(callback, "__annotations__", {}).get("return", ...) in (None, "None"):
         raise not_awaitable(callback)
 
 

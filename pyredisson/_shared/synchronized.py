@@ -210,7 +210,7 @@ def guard_of(
     Raises:
         TypeError, ValueError: One of them is not valid.
     """
-    check_times(wait_time, lease_time)
+    check_times(wait_time, lease_time, client)
     check_kind(kind)
     check_when_busy(when_busy)
     wait = 0 if when_busy != "wait" and wait_time is None else wait_time

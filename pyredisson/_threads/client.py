@@ -13,7 +13,7 @@ import redis
 from pyredisson._core.names import check_name
 from pyredisson._core.runtime import run
 from pyredisson._shared import process
-from pyredisson._shared.arguments import own_keywords, refuse, settings_by_name
+from pyredisson._shared.arguments import refuse, settings_by_name
 from pyredisson._shared.client import BaseClient
 from pyredisson._threads.factory import Factory
 from pyredisson._threads.runtime import ThreadsRuntime
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 
 @final
-@own_keywords
 class Redisson(BaseClient, Factory):
     """A client, which makes locks and synchronizers and serves them with one watchdog and one subscriber.
 

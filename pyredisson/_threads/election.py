@@ -11,8 +11,9 @@ from pyredisson._core.deadline import Deadline, wait_seconds
 from pyredisson._core.failures import is_contained
 from pyredisson._core.runtime import run
 from pyredisson._shared.arguments import NotPortable
+from pyredisson._shared.callback import check_callback
 from pyredisson._shared.client import Handle
-from pyredisson._shared.election import LOOK_EVERY, AnyCampaign, AnyCandidacy, AnyTerm, check_callback, observe
+from pyredisson._shared.election import LOOK_EVERY, AnyCampaign, AnyCandidacy, AnyTerm, observe
 from pyredisson._threads.background import Flag
 from pyredisson._threads.hold import Hold
 
@@ -98,7 +99,7 @@ class LeaderElection(Handle):
 
     def _candidacy(self, callback: Callable[[Term], object], *, ends_on_error: bool = False) -> _Candidacy:
         self._core.client.check_open()
-        check_callback(callback)
+        check_callback("callback", callback, "the term", awaited=False)
         return _Candidacy(self, callback, ends_on_error)
 
     def leader(self) -> Holder | None:
@@ -125,7 +126,7 @@ class LeaderElection(Handle):
             observation = election.observe(print)
         """
         self._core.client.check_open()
-        check_callback(callback)
+        check_callback("callback", callback, "the leader", awaited=False)
         return Observation(self, callback)
 
 

@@ -11,7 +11,7 @@ from pyredisson import _kinds as kinds
 from pyredisson._core.deadline import Seconds, wait_seconds
 from pyredisson._core.runtime import run, run_to_the_end
 from pyredisson._quorum.hold import majority
-from pyredisson._shared.arguments import cores_of, own_keywords, refuse, wait_of
+from pyredisson._shared.arguments import cores_of, refuse, wait_of
 from pyredisson._shared.client import Handle
 from pyredisson._threads import fast_path
 from pyredisson._threads.hold import Hold
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pyredisson._quorum.multi_lock import MultiLockCore
 
 
-@own_keywords
 class AnyLock(Handle, shown="Lock"):
     """The methods that :class:`Lock` and :class:`MultiLock` share."""
 
@@ -427,7 +426,6 @@ class SpinLock(Lock):
 
 
 @final
-@own_keywords
 class FencedLock(Lock):
     """A :class:`Lock` that gives each hold a fencing token, greater than the tokens of all earlier holds.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 
 from pyredisson._core.deadline import wait_seconds
 from pyredisson._core.runtime import run, run_to_the_end
-from pyredisson._shared.arguments import own_keywords, refuse
+from pyredisson._shared.arguments import refuse
 from pyredisson._shared.client import Handle
 from pyredisson._threads.hold import PermitHold
 from pyredisson.lease import Lease
@@ -188,7 +188,6 @@ class AnySemaphore(Expirable, shown="Semaphore"):
 
 
 @final
-@own_keywords
 class Semaphore(AnySemaphore):
     """A number of permits that threads of any number of processes acquire and release.
 
@@ -338,7 +337,6 @@ class Semaphore(AnySemaphore):
 
 
 @final
-@own_keywords
 class PermitExpirableSemaphore(AnySemaphore):
     """A semaphore whose permits have an id each, are released by that id, and may expire.
 
@@ -605,7 +603,6 @@ class PermitExpirableSemaphore(AnySemaphore):
 
 
 @final
-@own_keywords
 class CountDownLatch(Expirable):
     """A latch that lets all waiters, in any number of processes, proceed once it has been counted down to zero.
 
@@ -667,7 +664,7 @@ class CountDownLatch(Expirable):
         """
         return run(self._core.get_count())
 
-    def wait(self, timeout: Seconds | None = None, **unknown: NoReturn) -> bool:
+    def wait(self, timeout: Seconds | None = None) -> bool:
         """Wait until the count is 0.
 
         Example::
@@ -686,6 +683,4 @@ class CountDownLatch(Expirable):
             redis.exceptions.RedisError: The server could not be reached, also if the time ended during an outage; or
                 it refused the request.
         """
-        if unknown:
-            refuse(self.wait, unknown)
         return run(self._core.wait(timeout))

@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, final
 
 from pyredisson._core.runtime import run, run_to_the_end
-from pyredisson._shared.arguments import BY_HAND
+from pyredisson._shared.arguments import BY_HAND, refuse
+from pyredisson._shared.callback import check_callback
 from pyredisson._shared.client import Handle
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class Condition(Handle):
         super().__init__(client, core)
         self._lock = lock
 
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+    def acquire(self, blocking: bool = True, timeout: float = -1, **unknown: NoReturn) -> bool:
         """Acquire the lock of the condition; see :meth:`Lock.acquire`.
 
         Example::
@@ -126,6 +127,8 @@ class Condition(Handle):
             if condition.acquire(timeout=5):
                 condition.release()
         """
+        if unknown:
+            refuse(self.acquire, unknown)
         return self._lock.acquire(blocking, timeout)
 
     def release(self) -> None:
@@ -190,7 +193,7 @@ class Condition(Handle):
         Returns:
             What ``predicate()`` returned last; it is false if the time has elapsed.
         """
-        return run(self._core.wait_for(predicate, timeout))
+        return run(self._core.wait_for(check_callback("predicate", predicate, awaited=False), timeout))
 
     def notify(self, n: int = 1) -> None:
         """Wake ``n`` waiters, those who have waited longest; the calling thread must hold the lock.
@@ -331,7 +334,7 @@ class BoundedSemaphore(Handle):
 
     _core: BoundedSemaphoreCore
 
-    def acquire(self, blocking: bool = True, timeout: Seconds | None = None) -> bool:
+    def acquire(self, blocking: bool = True, timeout: Seconds | None = None, **unknown: NoReturn) -> bool:
         """Acquire a permit.
 
         Example::
@@ -350,6 +353,8 @@ class BoundedSemaphore(Handle):
             ValueError: A timeout, though it is not to wait.
             OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`Semaphore.acquire`.
         """
+        if unknown:
+            refuse(self.acquire, unknown)
         return run(self._core.take(blocking, timeout))
 
     def release(self, n: int = 1) -> None:

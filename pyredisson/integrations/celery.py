@@ -6,7 +6,8 @@ import logging
 import random
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
-from pyredisson._core.deadline import explicit
+from pyredisson._core.deadline import Seconds, delay_seconds, explicit
+from pyredisson._shared.arguments import check_times
 from pyredisson._shared.extras import Extra
 from pyredisson._shared.synchronized import Key
 from pyredisson._threads.client import Redisson
@@ -55,15 +56,16 @@ class SingletonTask(Task):  # type: ignore[misc]  # Celery has no types.
 
     Raises:
         TypeError: When the application is finalized: there is no client.
-        ValueError: Then: ``key`` names no parameter of the task, or ``when_busy`` is none of these.
+        TypeError, ValueError: Then: ``key`` names no parameter of the task, ``when_busy`` is none of these, or a time
+            is not valid.
     """
 
     abstract = True
     client: ClassVar[Redisson | None] = None
     key: ClassVar[str | None] = None
     when_busy: ClassVar[Literal["skip", "wait", "replace"]] = "skip"
-    retry_in: ClassVar[float] = 1.0
-    lease_time: ClassVar[float | None] = None
+    retry_in: ClassVar[Seconds] = 1.0
+    lease_time: ClassVar[Seconds | None] = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,6 +73,8 @@ class SingletonTask(Task):  # type: ignore[misc]  # Celery has no types.
             raise TypeError(f"task {self.name} needs a client: @app.task(base=SingletonTask, client=client)")
         if self.when_busy not in get_args(Literal["skip", "wait", "replace"]):
             raise ValueError(f"when_busy must be 'skip', 'wait' or 'replace', not {self.when_busy!r}")
+        check_times(0, self.lease_time, self.client)
+        delay_seconds(self.retry_in, "retry_in")
         self._client: Redisson = self.client
         self._key = Key(str(self.name) if self.key is None else self.key, self.run)
 
@@ -127,7 +131,7 @@ class SingletonTask(Task):  # type: ignore[misc]  # Celery has no types.
 
     def _send_again(self, headers: dict[str, Any]) -> None:
         """Send the message of this call for later, and end the call. It is not one of the task's own retries."""
-        later = self.retry_in * random.uniform(1.0, 1.5)
+        later = delay_seconds(self.retry_in, "retry_in") * random.uniform(1.0, 1.5)
         again: Any = self.signature_from_request(headers=headers, countdown=later, retries=self.request.retries)
         again.apply_async()
         raise Retry(when=later, sig=again)
@@ -154,7 +158,7 @@ class LeaderBeat(Scheduler):  # type: ignore[misc]
     client: ClassVar[Redisson | None] = None
     election: ClassVar[str | None] = None
     #: Seconds after which a standby looks again at a tick that is due.
-    standby_interval: ClassVar[float] = 0.5
+    standby_interval: ClassVar[Seconds] = 0.5
 
     _campaign: Any = None
 
@@ -165,6 +169,7 @@ class LeaderBeat(Scheduler):  # type: ignore[misc]
         self._claimed: set[str] = set()
         if self.client is None:
             raise TypeError(f"{type(self).__name__} needs a client: set it as an attribute of the class")
+        self._standby_seconds = delay_seconds(self.standby_interval, "standby_interval")
         self._name = self.election or f"{self.app.main or 'celery'}:beat"
         self._campaign = self.client.get_leader_election(self._name).start(lambda term: term.wait())
 
@@ -183,7 +188,7 @@ class LeaderBeat(Scheduler):  # type: ignore[misc]
         except Exception as error:
             _log.warning("pyredisson: beat postpones %s: %s", entry.name, error)
             sent = False
-        return state if sent else schedstate(False, self.standby_interval)
+        return state if sent else schedstate(False, self._standby_seconds)
 
     def apply_entry(self, entry: Any, producer: Any = None) -> None:
         """Send an entry, unless another beat has sent this tick."""

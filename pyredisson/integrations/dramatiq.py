@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
+from pyredisson._core.deadline import Seconds, delay_seconds
 from pyredisson._shared.extras import Extra
 from pyredisson._shared.synchronized import Key
 from pyredisson._threads.client import Redisson
@@ -49,11 +50,14 @@ class Singletons(Middleware):
     Args:
         client: The client, made when the module is imported.
         retry_in: Seconds after which a message that waits is tried again; up to half as many are added at random.
+
+    Raises:
+        TypeError, ValueError: ``retry_in`` is not valid.
     """
 
-    def __init__(self, client: Redisson, *, retry_in: float = 1.0) -> None:
+    def __init__(self, client: Redisson, *, retry_in: Seconds = 1.0) -> None:
         self._client = client
-        self._retry_in = retry_in
+        self._retry_in = delay_seconds(retry_in, "retry_in")
         self._keys: dict[str, Key] = {}
         self._holds: dict[str, Hold[Lease[None] | None]] = {}
 

@@ -8,6 +8,8 @@ import math
 from collections.abc import Callable
 from typing import Any, Literal, ParamSpec, TypeVar
 
+from pyredisson._core.deadline import Seconds, delay_seconds
+from pyredisson._shared.arguments import check_times
 from pyredisson._shared.extras import Extra
 from pyredisson._shared.synchronized import Key
 from pyredisson._threads.client import Redisson
@@ -29,8 +31,8 @@ def singleton(
     key: str,
     *,
     when_busy: Literal["skip", "wait"] = "skip",
-    retry_in: float = 1.0,
-    lease_time: float | None = None,
+    retry_in: Seconds = 1.0,
+    lease_time: Seconds | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R | None]]:
     """Decorate the function of a job that runs once at a time, or once at a time for each key.
 
@@ -48,10 +50,13 @@ def singleton(
         lease_time: As of :meth:`Lock.hold`. ``None``: the lock is renewed while the job runs.
 
     Raises:
-        TypeError, ValueError: A name or ``when_busy`` is not valid, or the function is a coroutine function.
+        TypeError, ValueError: On decorating: a name, a time or ``when_busy`` is not valid, or the function is a
+            coroutine function.
     """
     if when_busy not in ("skip", "wait"):
         raise ValueError(f"when_busy must be 'skip' or 'wait', not {when_busy!r}")
+    check_times(0, lease_time, client)
+    interval = math.ceil(delay_seconds(retry_in, "retry_in"))
 
     def decorate(function: Callable[P, R]) -> Callable[P, R | None]:
         name_of = Key(key, function)
@@ -66,16 +71,16 @@ def singleton(
             with client.get_lock(name_of.of(args, kwargs)).hold(0, lease_time, skip=True) as lease:
                 if lease is not None:
                     return function(*args, **kwargs)
-            return _wait(retry_in) if when_busy == "wait" else None
+            return _wait(interval) if when_busy == "wait" else None
 
         return job
 
     return decorate
 
 
-def _wait(retry_in: float) -> Retry:
+def _wait(interval: int) -> Retry:
     """Return the result by which RQ schedules the job again. It counts as none of the retries that the job returns."""
     job: Any = get_current_job()
     if job is not None:
         job.number_of_retries = (job.number_of_retries or 0) - 1  # RQ adds 1.
-    return Retry(_WITHOUT_END, interval=math.ceil(retry_in))
+    return Retry(_WITHOUT_END, interval=interval)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from pyredisson import events
+from pyredisson._shared.callback import check_callback
 
 #: The upper bounds of the histograms, in seconds.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -169,8 +170,8 @@ class PerLabel(Generic[T]):
     """
 
     def __init__(self, label: Label | None, limit: int, make: Callable[[str | None], T]) -> None:
-        if label is not None and not callable(label):
-            raise TypeError("label must be a function of the lock's name")
+        if label is not None:
+            check_callback("label", label, "the lock's name", awaited=False)
         if isinstance(limit, bool) or not isinstance(limit, int):
             raise TypeError(f"max_labels must be an int, not {type(limit).__name__}")
         if limit < 1:

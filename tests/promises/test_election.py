@@ -311,9 +311,12 @@ def test_a_callback_that_could_never_run_is_refused(world):
 
     client = world.client().real
     election = client.get_leader_election("orders")
-    for call in (election.start, election.observe):
-        with pytest.raises(TypeError, match="callback must be a function, not NoneType"):
+    for call, argument in ((election.start, "the term"), (election.observe, "the leader")):
+        with pytest.raises(TypeError, match=f"callback must be a function, .* {argument}, not None"):
             call(None)
+        for wrong in (lambda: None, lambda a, b: None):
+            with pytest.raises(TypeError, match=f"callback is called with 1 argument, {argument}: .* takes \\("):
+                call(wrong)
     for call in (election.start, election.observe) if isinstance(client, pyredisson.Redisson) else (election.observe,):
         with pytest.raises(TypeError, match="must not be a coroutine function"):
             call(of_the_other_form)

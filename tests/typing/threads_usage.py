@@ -11,6 +11,9 @@ from typing_extensions import assert_type
 import pyredisson
 from pyredisson import Config, Hold, Lease, Lock, PermitHold, ReadWriteLock, Redisson, events
 from pyredisson.errors import LockError, LockLostError, LockNotOwnedError, QuorumUnreachableError
+from pyredisson.integrations.celery import LeaderBeat, SingletonTask
+from pyredisson.integrations.dramatiq import Singletons
+from pyredisson.integrations.rq import singleton
 
 
 def clients() -> None:
@@ -217,6 +220,24 @@ def leaders(client: Redisson) -> None:
     assert_type(election.run(lead), None)
     assert_type(election.leader(), "pyredisson.Holder | None")
     assert_type(election.observe(print), pyredisson.Observation)
+
+
+def jobs(client: Redisson) -> None:
+    @singleton(client, "orders", retry_in=timedelta(minutes=1), lease_time=timedelta(hours=2))
+    def job(order: int) -> str:
+        return str(order)
+
+    assert_type(job(5), "str | None")
+    Singletons(client, retry_in=timedelta(minutes=1))
+
+
+class OrderTask(SingletonTask):
+    retry_in = timedelta(minutes=1)
+    lease_time = timedelta(hours=2)
+
+
+class Beat(LeaderBeat):
+    standby_interval = timedelta(seconds=1)
 
 
 def signals(client: Redisson, lock: Lock) -> None:

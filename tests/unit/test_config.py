@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import math
 import pickle
@@ -200,8 +201,20 @@ def test_callbacks_take_what_they_are_called_with():
             Config(on_lock_lost=wrong)
     with pytest.raises(TypeError, match="every listener is called with 1 argument, the event"):
         Config(listeners=(print, lambda: None))
+
+    async def never_awaited(event): ...
+
+    with pytest.raises(TypeError, match="every listener must not be a coroutine function"):
+        Config(listeners=(never_awaited,))
     for right in (lambda *told: None, lambda told, more=None: None, print, max, mock.Mock()):
         Config(on_lock_lost=right, listeners=(right,))
+
+
+def test_a_decorator_may_pass_further_arguments_to_a_callback():
+    @functools.wraps(test_callbacks_are_callable)
+    def decorated(*told): ...
+
+    Config(on_lock_lost=decorated, listeners=(decorated,))
 
 
 def test_listeners_are_kept_from_changing():

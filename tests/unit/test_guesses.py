@@ -26,6 +26,11 @@ def client(request: pytest.FixtureRequest) -> Any:
     return request.param.Redisson.from_url("redis://127.0.0.1:1")
 
 
+def answer(result: Any) -> Any:
+    """What a call returned, in either form."""
+    return asyncio.run(result) if inspect.iscoroutine(result) else result
+
+
 @pytest.mark.parametrize(
     ("method", "wrong", "instead"),
     [
@@ -55,12 +60,80 @@ def client(request: pytest.FixtureRequest) -> Any:
         ("run_once", "ttl", "use at_most"),
         ("synchronized", "timeout", "use wait_time"),
         ("synchronized", "ttl", "use lease_time"),
+        ("get_lock", "key", "use name"),
+        ("get_lock", "leaseTime", r"hold\(lease_time="),
+        ("get_multi_lock", "lease_time", r"hold\(lease_time="),
+        ("get_multi_lock", "quorum", r"use MultiLock\(\*locks, quorum="),
+        ("get_multi_lock", "colour", r"it takes \*locks$"),
+        ("get_red_lock", "masters", r"pass the locks by position, as in \(\*locks\)"),
+        ("get_event", "timeout", r"pass it where it waits: wait\(timeout="),
+        ("get_condition", "wait_time", r"wait\(timeout="),
+        ("get_barrier", "n", "use parties"),
+        ("get_barrier", "wait_time", "use timeout"),
+        ("get_count_down_latch", "count", r"use try_set_count\(n\)"),
+        ("get_count_down_latch", "timeout", r"wait\(timeout="),
+        ("get_bounded_semaphore", "timeout", r"acquire\(timeout="),
+        ("get_token_lock", "retry_delay", "use backoff"),
+        ("get_spin_lock", "retries", "use tries"),
+        ("run_once", "lock_at_least_for", "use at_least"),
     ],
 )
 def test_a_keyword_of_a_handle(client, method, wrong, instead):
     with pytest.raises(TypeError, match=rf"^Redisson\.{method}\(\) has no keyword argument '{wrong}': .*{instead}"):
         getattr(client, method)("orders", **{wrong: 5})
     assert "unknown" not in inspect.signature(getattr(client, method)).parameters
+
+
+@pytest.mark.parametrize(
+    ("handle", "method", "wrong", "instead"),
+    [
+        ("get_lock", "extend", "additional_time", "use lease_time"),
+        ("get_lock", "extend", "replace_ttl", "never shortened"),
+        ("get_lock", "acquire", "blocking_timeout", "use timeout"),
+        ("get_lock", "acquire", "token", r"owner=client\.new_owner\(\)"),
+        ("get_lock", "lock", "timeout", r"it takes lease_time; try_lock\(\) and hold\(\) take wait_time"),
+        ("get_lock", "try_lock", "waitTime", "use wait_time"),
+        ("get_lock", "try_lock", "unit", "times are in seconds"),
+        ("get_lock", "hold", "blocking", "with wait_time=0"),
+        ("get_leader_election", "term", "timeout", "use wait_time"),
+        ("get_leader_election", "term", "lease_time", "lock_watchdog_timeout="),
+        ("get_leader_election", "run", "target", "use callback"),
+        ("get_leader_election", "start", "func", "use callback"),
+        ("get_semaphore", "release", "n", "use permits"),
+        ("get_semaphore", "acquire", "blocking", r"try_acquire\(\) does not wait"),
+        ("get_semaphore", "try_set_permits", "permits", "use n"),
+        ("get_semaphore", "expire", "ttl", "use seconds"),
+        ("get_permit_expirable_semaphore", "release", "id", "use permit_id"),
+        ("get_permit_expirable_semaphore", "hold", "permits", r"acquire\(permits=n\)"),
+        ("get_bounded_semaphore", "acquire", "wait_time", "use timeout"),
+        ("get_bounded_semaphore", "release", "permits", "use n"),
+        ("get_count_down_latch", "wait", "wait_time", "use timeout"),
+        ("get_count_down_latch", "try_set_count", "count", "use n"),
+        ("get_event", "wait", "wait_time", "use timeout"),
+        ("get_condition", "wait", "wait_time", "use timeout"),
+        ("get_condition", "acquire", "wait_time", "use timeout"),
+        ("get_condition", "wait_for", "function", "use predicate"),
+        ("get_barrier", "wait", "wait_time", "use timeout"),
+    ],
+)
+def test_a_keyword_of_a_method(client, handle, method, wrong, instead):
+    made = client.get_barrier("orders", 2) if handle == "get_barrier" else getattr(client, handle)("orders")
+    called = getattr(made, method)
+    with pytest.raises(TypeError, match=rf"^\w+\.{method}\(\) has no keyword argument '{wrong}': .*{instead}"):
+        answer(called(**{wrong: 5}))
+    assert "unknown" not in inspect.signature(called).parameters
+
+
+@pytest.mark.parametrize("kind", [pyredisson, pyredisson.asyncio], ids=["threads", "asyncio"])
+def test_a_keyword_of_a_lease_and_of_a_term(kind):
+    """They are made by blocks; the methods look at keywords before anything else."""
+    for made, method, wrong, instead in (
+        (kind.Lease, "extend", "additional_time", "use lease_time"),
+        (kind.Term, "wait", "timeout", "use seconds"),
+        (kind.Campaign, "stop", "wait_time", "use timeout"),
+    ):
+        with pytest.raises(TypeError, match=rf"\.{method}\(\) has no keyword argument '{wrong}': {instead}$"):
+            answer(getattr(object.__new__(made), method)(**{wrong: 5}))
 
 
 @pytest.mark.parametrize(
@@ -96,6 +169,32 @@ def test_a_setting(wrong, instead):
         ("get_read_write_lock", "readLock", "use read_lock$"),
         ("get_leader_election", "campaign", r"use start\(callback\)"),
         ("get_lock", "colour", "object has no attribute 'colour'$"),
+        ("", "shutdown", r"use close\(\)"),
+        ("", "isShutdown", "raises ClientClosedError"),
+        ("", "redlock", r"use get_red_lock\(\*locks\)"),
+        ("", "rwlock", r"use get_read_write_lock\(name\)"),
+        ("", "barrier", "use get_barrier$"),
+        ("", "event", "use get_event$"),
+        ("", "condition", "use get_condition$"),
+        ("", "latch", r"use get_count_down_latch\(name\)"),
+        ("", "getConfig", "use config$"),
+        ("", "getMap", "no other objects"),
+        ("get_lock", "lockInterruptibly", r"use lock\(\)"),
+        ("get_lock", "tryLockAsync", r"use pyredisson\.asyncio"),
+        ("get_lock", "newCondition", r"use get_condition\(lock\)"),
+        ("get_lock", "getName", "use name$"),
+        ("get_lock", "do_release", r"use release\(\)"),
+        ("get_lock", "lock_and_get_token", r"use get_fenced_lock\(name\)"),
+        ("get_read_write_lock", "gen_wlock", r"use write_lock\(\)"),
+        ("get_semaphore", "locked", r"use available_permits\(\) == 0"),
+        ("get_semaphore", "reducePermits", r"use add_permits\(-n\)"),
+        ("get_permit_expirable_semaphore", "renew", r"use update_lease_time\(permit_id, lease_time\)"),
+        ("get_bounded_semaphore", "tryAcquire", r"use acquire\(blocking=False\)"),
+        ("get_count_down_latch", "await_", r"use wait\(timeout\)"),
+        ("get_count_down_latch", "count", "use get_count$"),
+        ("get_event", "isSet", "use is_set$"),
+        ("get_condition", "signalAll", r"use notify_all\(\)"),
+        ("get_leader_election", "getLeader", "use leader$"),
     ],
 )
 def test_an_attribute(client, path, wrong, instead):
@@ -207,6 +306,25 @@ def test_a_class_of_the_other_form(form):
 def test_a_list_of_locks_is_to_be_unpacked(client):
     with pytest.raises(TypeError, match="takes locks, not a list of them: unpack it"):
         client.get_multi_lock([client.get_lock("a"), client.get_lock("b")])
+
+
+def test_a_function_that_cannot_be_called_as_it_will_be(client):
+    async def later(): ...
+
+    class Backoff:
+        def delays(self, first):
+            return [first]
+
+    condition = client.get_condition("orders")
+    for wrong, reason in ((5, "must be a function, called without arguments, not 5"), (len, "is called without")):
+        with pytest.raises(TypeError, match=f"^action {reason}"):
+            client.get_barrier("start", 2, wrong)
+        with pytest.raises(TypeError, match=f"^predicate {reason}"):
+            answer(condition.wait_for(wrong))
+    with pytest.raises(TypeError, match="predicate must not be a coroutine function, as"):
+        answer(condition.wait_for(later))
+    with pytest.raises(TypeError, match=r"^backoff\.delays is called without arguments: .* takes \(first\)"):
+        client.get_spin_lock("orders", Backoff())
 
 
 def test_a_handle_made_by_hand_names_the_public_class():
