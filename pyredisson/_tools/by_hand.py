@@ -89,7 +89,7 @@ def unlock(name: str, *, url: str, prefix: str, as_json: bool, yes: bool, holder
         seen = None
         if not yes:
             seen = inspector.lock(name, gone=holder is not None)
-            asks = seen is not None and bool(seen.holders) and (force or DOUBTFUL not in seen.notes)
+            asks = seen is not None and bool(seen.holders) and (force or _doubt(seen) is None)
             if seen is not None and stored_kinds()[seen.kind].number == "permits":
                 asks = holder is not None
             if asks and seen is not None and not _confirmed(seen, holder or ""):
@@ -114,14 +114,17 @@ def _confirmed(lock: LockView, holder: str) -> bool:
         click.echo(plain(f"{name} is held by {describe_who(who, now)}."))
     if len(lock.holders) > 10:
         click.echo(f"And by {len(lock.holders) - 10} more.")
-    if DOUBTFUL in lock.notes:
-        click.echo(f"It is {DOUBTFUL}. To free it deletes it.")
-    if lock.may_be_data:
-        click.echo(f"It {MAY_BE_DATA}.")
+    if doubt := _doubt(lock):
+        click.echo(f"It {doubt}. To free it deletes it.")
     count = len(lock.waiters) or lock.waiting_clients
     waiting = f" {count} wait for it." if count > 1 else " 1 waits for it." if count else ""
     click.echo(f"A holder that is alive goes on working until it notices (LockLostError).{waiting}")
     return click.confirm("Free it?", default=False)
+
+
+def _doubt(lock: LockView) -> str | None:
+    """Return why what has holders may be no lock, in words, if it may be none."""
+    return f"is {DOUBTFUL}" if DOUBTFUL in lock.notes else MAY_BE_DATA if lock.may_be_data else None
 
 
 def _report(done: Unlocked, in_json: bool) -> int:
@@ -151,10 +154,8 @@ def _report(done: Unlocked, in_json: bool) -> int:
             )
         case 0:
             click.echo(plain(f"freed {name}{_woken_text(woken, done)}"))
-        case 3 if done.before is not None and done.before.may_be_data:
-            say(f"{name} {MAY_BE_DATA}: nothing was changed; --holder or --force frees it")
-        case 3 if done.outcome == "doubtful":
-            say(f"{name} is {DOUBTFUL}: nothing was changed; --force deletes it")
+        case 3 if done.outcome == "doubtful" and done.before is not None:
+            say(f"{name} {_doubt(done.before)}: nothing was changed; --force deletes it")
         case 3:
             say(f"{name} is {done.foreign or 'not held'}")
         case _:

@@ -401,6 +401,7 @@ def test_unlock_frees_only_what_it_has_shown(own, ask_to_unlock):
         def hand_over():
             direct.delete("x")
             direct.hset("x", f"{HOLDER}:1", 1)
+            direct.pexpire("x", 60_000)
 
         assert ask_to_unlock("y", before=hand_over, shows="nothing was changed").exit_code() == 4
         assert direct.hexists("x", f"{HOLDER}:1")
@@ -478,8 +479,9 @@ def test_leaks(own, run):
         "queue": "dead_queue",
     }
     advice = {leak["lock"]: leak["advice"] for leak in report(result)["leaks"]}
-    for name, doubt in (("for good", "find out which program stores it; if it is a lock: "), ("for a while", "")):
-        assert advice[name] == f"{doubt}pyredisson unlock '{name}' --holder {HOLDER}"
+    doubt = "find out which program stores it; if it is a lock: "
+    assert advice["for good"] == f"{doubt}pyredisson unlock 'for good' --force --holder {HOLDER}"
+    assert advice["for a while"] == f"pyredisson unlock 'for a while' --holder {HOLDER}"
     [leak] = report(run("leaks", "cfg:*", "--json"))["leaks"]
     assert leak["text"] == "a string: a lock only if a program uses it as one; it never expires"
     assert "unlock" not in leak["advice"], "no deletion is offered of what may be data"
@@ -520,14 +522,16 @@ def test_a_hash_that_never_expires_may_be_no_lock(own, run):
         shown = run("show", "cart:7").stdout
         assert "it never expires, as no lock does: it may be the data of a program" in shown
         assert "free it" not in shown
-        refused = run("unlock", "cart:7", "--yes")
-        assert refused.exit_code == 3
-        assert report(run("unlock", "cart:7", "--yes", "--json"))["outcome"] == "doubtful"
-        assert direct.hgetall("cart:7") == {f"{HOLDER}:1".encode(): b"2"}
-        assert run("unlock", "cart:7", "--yes", "--holder", HOLDER).exit_code == 0
-        direct.hset("cart:7", f"{HOLDER}:1", 2)
-        assert run("unlock", "cart:7", "--yes", "--force").exit_code == 0
-        assert not direct.exists("cart:7")
+        for named in ((), ("--holder", HOLDER[:8]), ("--holder", HOLDER)):
+            assert run("unlock", "cart:7", "--yes", *named).exit_code == 3
+            assert report(run("unlock", "cart:7", "--yes", "--json", *named))["outcome"] == "doubtful"
+            assert direct.hgetall("cart:7") == {f"{HOLDER}:1".encode(): b"2"}
+        assert run("unlock", "cart:7", "--yes", "--force", "--holder", "f" * 8).exit_code == 4
+        assert direct.exists("cart:7")
+        for named in ((), ("--holder", HOLDER)):
+            assert run("unlock", "cart:7", "--yes", "--force", *named).exit_code == 0
+            assert not direct.exists("cart:7")
+            direct.hset("cart:7", f"{HOLDER}:1", 2)
 
 
 def test_clients_that_ask_again_by_themselves_are_not_counted(holder, own, run):

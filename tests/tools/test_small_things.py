@@ -88,6 +88,7 @@ def test_printed_commands_of_names_with_dashes(own):
     assert free_command(view, "my app:", 2) == "pyredisson permits --free 2 --prefix='my app:' -- '-dash x'"
     with own.client() as direct:
         direct.hset("-dash x", "8743c9c0-0795-4907-87fd-6c719a6b4586:1", 1)
+        direct.pexpire("-dash x", 60_000)
     done = shell("pyredisson unlock --yes --holder 8743c9c0 -- '-dash x'", own.url)
     assert done.returncode == 0, done.stderr
 
