@@ -444,10 +444,10 @@ def show(name: str, *, url: str, prefix: str, as_json: bool) -> int:
        3  it is not held
       69  the server is not available
       77  the server refuses: a missing permission, which is named, or a wrong password
-      78  what answers there is one node of a cluster, or no Redis at all
+      78  the URL does not fit what answers there: its kind, its database, or it is no Redis
     """
     with tables.inspecting(url, prefix) as inspector:
-        lock = inspector.lock(name)
+        lock = inspector.lock(name, gone=True)
         foreign = inspector.foreign(name) if lock is None else None
     if as_json:
         tables.print_json({"lock": lock, "foreign": foreign})
@@ -584,7 +584,7 @@ def explain_waits(name: str | None, *, url: str, prefix: str, as_json: bool) -> 
         shown = [each for each in tables.views_with_progress(look, quiet=as_json) if each.waiting or each.name == name]
         lock = next((each for each in shown if each.name == name), None)
         if lock is None and name is not None and look.complete:
-            lock = inspector.lock(name)  # Some are listed only if they are asked for.
+            lock = inspector.lock(name, gone=True)  # Some are listed only if they are asked for.
         foreign = inspector.foreign(name) if name is not None and lock is None and look.complete else None
         cause = _cause(inspector, name) if name is not None and lock is None and foreign is None else None
         url = inspector.url

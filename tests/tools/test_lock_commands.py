@@ -387,6 +387,7 @@ def test_unlock_names_a_killed_holder_of_permits(own, run, command_line):
     gone.get_semaphore("rooms", permits=5).acquire(2)
     until(lambda: report(run("show", "rooms", "--json"))["lock"]["holders"])
     kill(gone, own)
+    assert f"id {gone.id}:" in run("show", "rooms").stdout
     with terminal() as screen:
         program = command_line.pyredisson("unlock", "rooms", "--holder", gone.id, url=own.url, terminal=screen.theirs)
         screen.shows(r"2 of rooms: held by web@\S+ pid \d+ t\d+ \(not connected\)")
