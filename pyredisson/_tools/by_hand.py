@@ -27,7 +27,7 @@ from pyredisson._tools.common import (
     plain,
     say,
 )
-from pyredisson._tools.options import Duration, complete_names, json_option, server_options
+from pyredisson._tools.options import Duration, LockName, json_option, server_options
 from pyredisson._tools.tables import MAY_BE_DATA, inspecting, print_json, quoted, shell_command, unlock_command
 from pyredisson.inspection import DOUBTFUL, Inspector, LockView, Unlocked, Who, describe, is_meant
 from pyredisson.inspection.model import numbered_kinds, stored_kinds
@@ -38,7 +38,7 @@ LEAST_HOLDER = 4  # characters of an id: with fewer, too many others begin alike
 
 
 @click.command()
-@click.argument("name", shell_complete=complete_names)
+@click.argument("name", type=LockName())
 @click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed where there is no terminal.")
 @click.option(
     "--holder",
@@ -51,7 +51,7 @@ LEAST_HOLDER = 4  # characters of an id: with fewer, too many others begin alike
     help="Delete also a string, or a hash that never expires, which may be no lock but the data of a program; release "
     "the permits of a client that may have ended.",
 )
-@json_option
+@json_option()
 @server_options
 def unlock(name: str, *, url: str, prefix: str, as_json: bool, yes: bool, holder: str | None, force: bool) -> int:
     """Free the lock NAME of another owner, and wake its waiters.
@@ -79,7 +79,7 @@ def unlock(name: str, *, url: str, prefix: str, as_json: bool, yes: bool, holder
        4  another owner holds it by now
       69  the server is not available
       77  the server refuses: a missing permission, which is named, or a wrong password
-      78  what answers there is one node of a cluster, or no Redis at all
+      78  the URL does not fit what answers there: its kind, its database, or it is no Redis
     """
     if holder is not None and len(holder) < LEAST_HOLDER:
         raise BadUsage(f"--holder needs at least {LEAST_HOLDER} characters of an id: pyredisson show prints it")
@@ -208,11 +208,11 @@ MAX_REASON = 200  # characters
 
 
 @click.command()
-@click.argument("name", shell_complete=complete_names)
+@click.argument("name", type=LockName())
 @click.option("--for", "seconds", type=Duration(), required=True, help="For how long.")
 @click.option("--reason", required=True, metavar="TEXT", help="Why: others see it in ls, show and their errors.")
 @click.option("--wait", type=Duration(zero=True), default="0", help="Wait for the lock at most; 0: try once.")
-@json_option
+@json_option()
 @server_options
 def lock(**options: Any) -> int:
     """Hold the lock NAME by hand, as during an incident: the command ends, and the lock stays held for --for.
@@ -228,7 +228,7 @@ def lock(**options: Any) -> int:
        2  wrong usage
       69  the server is not available
       77  the server refuses: a missing permission, which is named, or a wrong password
-      78  what answers there is one node of a cluster, or no Redis at all
+      78  the URL does not fit what answers there: its kind, its database, or it is no Redis
       75  the lock was not acquired within --wait
      130  interrupted: the lock is not held
     """
@@ -328,7 +328,7 @@ NO_SEMAPHORE = 3
 
 
 @click.command()
-@click.argument("name", shell_complete=complete_names)
+@click.argument("name", type=LockName())
 @click.option("--set", "total", type=click.IntRange(0, 2**53), metavar="N", help="Set the total, whatever is acquired.")
 @click.option(
     "--free", "freed", type=click.IntRange(1, 2**53), metavar="N", help="Release N permits of a holder that is gone."
@@ -338,7 +338,7 @@ NO_SEMAPHORE = 3
     metavar="KIND",
     help="What to set: semaphore, or permits if they expire. Needed where nothing in Redis tells that.",
 )
-@json_option
+@json_option()
 @server_options
 def permits(
     name: str, total: int | None, freed: int | None, kind: str | None, as_json: bool, url: str, prefix: str
@@ -367,7 +367,7 @@ def permits(
        3  there is no such semaphore
       69  the server is not available
       77  the server refuses: a missing permission, which is named, or a wrong password
-      78  what answers there is one node of a cluster, or no Redis at all
+      78  the URL does not fit what answers there: its kind, its database, or it is no Redis
     """
 
     sys.exit(show_permits(name, total=total, freed=freed, kind=kind, url=url, prefix=prefix, as_json=as_json))
