@@ -302,15 +302,23 @@ def not_held(what: str, name: str, who: Caller, held: str | None, *, free: bool 
 
 
 # ---- remedies --------------------------------------------------------------------------------------------------------
-# What to do about an error of a server or a connection, by what it says: a table, read from the top.
+# What to do about an error of a server or a connection, by what it says: tables, read from the top.
 
 
-_TABLE: Final = (
+#: Of a server that the URL does not fit: asking it again will not help.
+_WRONG_URL: Final = (
     (
         "MOVED |.*SELECT is not allowed in cluster mode",
         "it is one node of a cluster: connect by redis+cluster://host:port",
     ),
     (".*cluster support disabled", "it is no node of a cluster: connect by redis://host:port"),
+    (".*unknown command .?SENTINEL", "it is no sentinel: connect by redis://host:port, or name the port of a sentinel"),
+    (".*DB index is out of range", "the server has no database of this number: name another one in the URL"),
+    ("Protocol error", "what answers is no Redis or Valkey: check the host and the port"),
+)
+
+_TABLE: Final = (
+    *_WRONG_URL,
     (
         ".*unknown command .?HELLO|NOPROTO",
         "the server, or a proxy before it, does not know HELLO: add ?protocol=2 to its URL",
@@ -365,6 +373,11 @@ _TABLE: Final = (
 def remedy_of(text: str) -> str | None:
     """Return what to do about an error with this text; ``None`` if that is not known."""
     return next((remedy for pattern, remedy in _TABLE if re.match(pattern, text, re.IGNORECASE)), None)
+
+
+def is_wrong_url(text: str) -> bool:
+    """Whether an error with this text says that the URL does not fit what answers there."""
+    return any(re.match(pattern, text, re.IGNORECASE) for pattern, _ in _WRONG_URL)
 
 
 # ---- wrong type ------------------------------------------------------------------------------------------------------

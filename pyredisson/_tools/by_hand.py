@@ -27,7 +27,7 @@ from pyredisson._tools.common import (
     plain,
     say,
 )
-from pyredisson._tools.options import Duration, complete_names, json_option, server_options
+from pyredisson._tools.options import Duration, LockName, json_option, server_options
 from pyredisson._tools.tables import MAY_BE_DATA, inspecting, print_json, quoted, shell_command, unlock_command
 from pyredisson.inspection import DOUBTFUL, Inspector, LockView, Unlocked, Who, describe, is_meant
 from pyredisson.inspection.model import numbered_kinds, stored_kinds
@@ -38,7 +38,7 @@ LEAST_HOLDER = 4  # characters of an id: with fewer, too many others begin alike
 
 
 @click.command()
-@click.argument("name", shell_complete=complete_names)
+@click.argument("name", type=LockName())
 @click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed where there is no terminal.")
 @click.option(
     "--holder",
@@ -51,7 +51,7 @@ LEAST_HOLDER = 4  # characters of an id: with fewer, too many others begin alike
     help="Delete also a string, or a hash that never expires, which may be no lock but the data of a program; release "
     "the permits of a client that may have ended.",
 )
-@json_option
+@json_option()
 @server_options
 def unlock(name: str, *, url: str, prefix: str, as_json: bool, yes: bool, holder: str | None, force: bool) -> int:
     """Free the lock NAME of another owner, and wake its waiters.
@@ -79,7 +79,7 @@ def unlock(name: str, *, url: str, prefix: str, as_json: bool, yes: bool, holder
        4  another owner holds it by now
       69  the server is not available
       77  the server refuses: a missing permission, which is named, or a wrong password
-      78  what answers there is one node of a cluster, or no Redis at all
+      78  the URL does not fit what answers there: its kind, its database, or it is no Redis
     """
     if holder is not None and len(holder) < LEAST_HOLDER:
         raise BadUsage(f"--holder needs at least {LEAST_HOLDER} characters of an id: pyredisson show prints it")
@@ -89,7 +89,7 @@ def unlock(name: str, *, url: str, prefix: str, as_json: bool, yes: bool, holder
         seen = None
         if not yes:
             seen = inspector.lock(name, gone=holder is not None)
-            asks = seen is not None and bool(seen.holders) and (force or DOUBTFUL not in seen.notes)
+            asks = seen is not None and bool(seen.holders) and (force or _doubt(seen) is None)
             if seen is not None and stored_kinds()[seen.kind].number == "permits":
                 asks = holder is not None
             if asks and seen is not None and not _confirmed(seen, holder or ""):
@@ -114,14 +114,17 @@ def _confirmed(lock: LockView, holder: str) -> bool:
         click.echo(plain(f"{name} is held by {describe_who(who, now)}."))
     if len(lock.holders) > 10:
         click.echo(f"And by {len(lock.holders) - 10} more.")
-    if DOUBTFUL in lock.notes:
-        click.echo(f"It is {DOUBTFUL}. To free it deletes it.")
-    if lock.may_be_data:
-        click.echo(f"It {MAY_BE_DATA}.")
+    if doubt := _doubt(lock):
+        click.echo(f"It {doubt}. To free it deletes it.")
     count = len(lock.waiters) or lock.waiting_clients
     waiting = f" {count} wait for it." if count > 1 else " 1 waits for it." if count else ""
     click.echo(f"A holder that is alive goes on working until it notices (LockLostError).{waiting}")
     return click.confirm("Free it?", default=False)
+
+
+def _doubt(lock: LockView) -> str | None:
+    """Return why what has holders may be no lock, in words, if it may be none."""
+    return f"is {DOUBTFUL}" if DOUBTFUL in lock.notes else MAY_BE_DATA if lock.may_be_data else None
 
 
 def _report(done: Unlocked, in_json: bool) -> int:
@@ -151,10 +154,8 @@ def _report(done: Unlocked, in_json: bool) -> int:
             )
         case 0:
             click.echo(plain(f"freed {name}{_woken_text(woken, done)}"))
-        case 3 if done.before is not None and done.before.may_be_data:
-            say(f"{name} {MAY_BE_DATA}: nothing was changed; --holder or --force frees it")
-        case 3 if done.outcome == "doubtful":
-            say(f"{name} is {DOUBTFUL}: nothing was changed; --force deletes it")
+        case 3 if done.outcome == "doubtful" and done.before is not None:
+            say(f"{name} {_doubt(done.before)}: nothing was changed; --force deletes it")
         case 3:
             say(f"{name} is {done.foreign or 'not held'}")
         case _:
@@ -207,11 +208,11 @@ MAX_REASON = 200  # characters
 
 
 @click.command()
-@click.argument("name", shell_complete=complete_names)
+@click.argument("name", type=LockName())
 @click.option("--for", "seconds", type=Duration(), required=True, help="For how long.")
 @click.option("--reason", required=True, metavar="TEXT", help="Why: others see it in ls, show and their errors.")
 @click.option("--wait", type=Duration(zero=True), default="0", help="Wait for the lock at most; 0: try once.")
-@json_option
+@json_option()
 @server_options
 def lock(**options: Any) -> int:
     """Hold the lock NAME by hand, as during an incident: the command ends, and the lock stays held for --for.
@@ -227,7 +228,7 @@ def lock(**options: Any) -> int:
        2  wrong usage
       69  the server is not available
       77  the server refuses: a missing permission, which is named, or a wrong password
-      78  what answers there is one node of a cluster, or no Redis at all
+      78  the URL does not fit what answers there: its kind, its database, or it is no Redis
       75  the lock was not acquired within --wait
      130  interrupted: the lock is not held
     """
@@ -327,7 +328,7 @@ NO_SEMAPHORE = 3
 
 
 @click.command()
-@click.argument("name", shell_complete=complete_names)
+@click.argument("name", type=LockName())
 @click.option("--set", "total", type=click.IntRange(0, 2**53), metavar="N", help="Set the total, whatever is acquired.")
 @click.option(
     "--free", "freed", type=click.IntRange(1, 2**53), metavar="N", help="Release N permits of a holder that is gone."
@@ -337,7 +338,7 @@ NO_SEMAPHORE = 3
     metavar="KIND",
     help="What to set: semaphore, or permits if they expire. Needed where nothing in Redis tells that.",
 )
-@json_option
+@json_option()
 @server_options
 def permits(
     name: str, total: int | None, freed: int | None, kind: str | None, as_json: bool, url: str, prefix: str
@@ -366,7 +367,7 @@ def permits(
        3  there is no such semaphore
       69  the server is not available
       77  the server refuses: a missing permission, which is named, or a wrong password
-      78  what answers there is one node of a cluster, or no Redis at all
+      78  the URL does not fit what answers there: its kind, its database, or it is no Redis
     """
 
     sys.exit(show_permits(name, total=total, freed=freed, kind=kind, url=url, prefix=prefix, as_json=as_json))

@@ -31,7 +31,7 @@ class ExitCode(IntEnum):
     REFUSED = 77
     """This user may not do that, or the server does not know the command: trying again will not help."""
     BAD_SERVER = 78
-    """What answers there is one node of a cluster, or no Redis at all."""
+    """The URL does not fit what answers there: its kind, its database, or it is no Redis."""
     NOT_EXECUTABLE = 126
     NOT_FOUND = 127
     SIGNALLED = 128
@@ -109,14 +109,15 @@ def failure(error: Exception, url: str | None = None) -> Stopped:
         url: The server, its password masked.
     """
     server = f"the server{f' at {url}' if url else ''}"
-    hint = f"; {remedy}" if (remedy := remedy_of(str(error))) else ""
+    remedy = remedy_of(str(error))
+    hint = f"; {remedy}" if remedy and remedy not in str(error) else ""  # Most errors say it themselves.
     match answered(error):
         case "refused":
             return Stopped(ExitCode.REFUSED, f"{server} refused: {text_of(error)}{hint}")
         case "not now":
-            return Stopped(ExitCode.UNAVAILABLE, f"{server} is there, and cannot do this now: {error}")
+            return Stopped(ExitCode.UNAVAILABLE, f"{server} is there, and cannot do this now: {error}{hint}")
         case "elsewhere":
-            return Stopped(ExitCode.BAD_SERVER, f"{server} is not the one to ask: {error}")
+            return Stopped(ExitCode.BAD_SERVER, f"{server} is not the one to ask: {error}{hint}")
         case _:
             if not hint and url is not None and url.startswith("rediss"):
                 hint = "; does it speak TLS? Without, it is redis://"

@@ -385,7 +385,7 @@ def metrics(
        2  wrong usage, or the extra is missing: pip install "pyredisson[cli,prometheus]"
       69  with --once: no server answers
       77  the server refuses: a missing permission, which is named, or a wrong password
-      78  what answers there is one node of a cluster, or no Redis at all
+      78  the URL does not fit what answers there: its kind, its database, or it is no Redis
     """
     if find_spec("prometheus_client") is None:
         raise BadUsage('this command needs prometheus-client: pip install "pyredisson[cli,prometheus]"')

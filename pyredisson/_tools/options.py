@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 import re
 import threading
@@ -12,16 +14,33 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from pyredisson._core.deadline import HOUR, explicit
+from pyredisson._core.names import check_name
 from pyredisson._net.urls import DEFAULT_URL
 from pyredisson._tools.common import BadUsage, duration_text
 from pyredisson.inspection import DOUBTFUL, Inspector
+from pyredisson.inspection.servers import decode_name, encode_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def json_option(command: F) -> F:
-    """Add ``--json``."""
-    return click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")(command)
+def json_option(text: str = "Print the report as JSON.") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add ``--json``, with this help. With it an error that ends the command is an object on stdout, too."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def call(**options: Any) -> Any:
+            try:
+                return command(**options)
+            except click.ClickException as error:
+                if options["as_json"]:
+                    said = {"schema": 1, "error": error.format_message(), "exit_code": error.exit_code}
+                    click.echo(json.dumps(said))
+                raise
+
+        return click.option("--json", "as_json", is_flag=True, help=text)(call)
+
+    return add
 
 
 url_option = click.option(
@@ -58,7 +77,8 @@ def read_address(text: str) -> tuple[str, int]:
 
 
 # ---- durations -------------------------------------------------------------------------------------------------------
-# Durations as users type them: ``5s``, ``10m``, ``1h30m``; a plain number is seconds.
+# Durations as users type them: ``5s``, ``10m``, ``1h30m``. A plain number is seconds; one of more than an hour is
+# refused, since it may be meant in milliseconds. A unit cannot be mistaken: the library accepts what has one.
 
 
 #: Seconds of each unit, the largest first: the order in which they are written.
@@ -70,17 +90,17 @@ _NUMBER = r"(\d+(?:\.\d*)?|\.\d+)"
 _PLAIN = re.compile(_NUMBER, re.ASCII)
 _PARTS = re.compile("".join(rf"(?:{_NUMBER}{unit}\s*)?" for unit in UNITS), re.ASCII)
 
-EXAMPLES = "such as 5s, 10m or 1h30m; a plain number is seconds"
+EXAMPLES = "such as 5s, 10m or 1h30m; a plain number is seconds, and at most 3600"
 
 
 def parse_duration(text: str) -> float:
     """Return a duration in seconds: ``"90"``, ``"1.5m"``, ``"1h30m"``, ``"250ms"``; the largest unit first.
 
     Raises:
-        ValueError: The text is not a duration, or one of more than a hundred years.
+        ValueError: The text is not a duration, or one of more than a hundred years; or a plain number above 3,600.
     """
     text = text.strip()
-    if _PLAIN.fullmatch(text):
+    if is_plain := _PLAIN.fullmatch(text):
         total = float(text)
     else:
         parts = _PARTS.fullmatch(text)
@@ -92,7 +112,9 @@ def parse_duration(text: str) -> float:
         )
     if not total <= MAX_SECONDS:
         raise ValueError(f"{text!r} is longer than 100 years")
-    return total
+    if is_plain and total > HOUR:
+        raise ValueError(f"{text!r} has no unit, and is more than an hour in seconds: write {text}s, or {text}ms")
+    return explicit(total)
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # Not generic before click 8.5.
@@ -112,7 +134,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # Not generic before
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the seconds, or fail with a message for the user."""
         try:
-            seconds = float(value) if isinstance(value, (int, float)) else parse_duration(value)
+            seconds = value if isinstance(value, float) else parse_duration(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
         if seconds <= 0 and not self._zero:
@@ -150,6 +172,24 @@ def complete_names(context: click.Context, parameter: click.Parameter, incomplet
     looking.start()
     looking.join(COMPLETE_WITHIN)
     return [CompletionItem(name.removeprefix(prefix)) for name in sorted(found[:MOST_COMPLETED])]
+
+
+class LockName(click.ParamType):  # type: ignore[type-arg]  # Not generic before click 8.5.
+    """The argument NAME of a command. Keys that are no UTF-8 have names, too."""
+
+    name = "name"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name, or fail with a message for the user."""
+        try:
+            check_name(decode_name(encode_name(value)))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return str(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+        """Return the names of locks that begin with what was typed."""
+        return complete_names(ctx, param, incomplete)
 
 
 def complete_files(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:

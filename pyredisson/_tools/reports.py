@@ -15,7 +15,7 @@ import redis.exceptions as rx
 from pyredisson._core.server import read_info
 from pyredisson._tools import tables
 from pyredisson._tools.common import BadUsage, ExitCode, describe_who, duration_text, plain, say
-from pyredisson._tools.options import complete_names, json_option, server_options
+from pyredisson._tools.options import LockName, complete_names, json_option, server_options
 from pyredisson.inspection import (
     DOUBTFUL,
     MAX_DOUBTFUL,
@@ -57,7 +57,7 @@ TITLES = ("LOCK", "KIND", "HELD BY", "SINCE", "×", "FREE IN", "WAITING", "NOTE"
     "found.  [default: by name, as it is found: if that takes long, what was found in half a second at a time]",
 )
 @click.option("--all", "everything", is_flag=True, help="Also those that are free and for which no client waits.")
-@json_option
+@json_option()
 @server_options
 def ls(
     pattern: str | None,
@@ -90,7 +90,7 @@ def ls(
        2  wrong usage
       69  the server is not available
       77  the server refuses: a missing permission, which is named, or a wrong password
-      78  what answers there is one node of a cluster, or no Redis at all
+      78  the URL does not fit what answers there: its kind, its database, or it is no Redis
     """
     known = {each: kind.label for kind in stored_kinds().values() for each in (kind.kind, kind.label)}
     for kind in kinds:
@@ -222,7 +222,7 @@ def _row(lock: LockView) -> list[str]:
 
 
 @click.command()
-@json_option
+@json_option()
 @server_options
 def clients(*, url: str, prefix: str, as_json: bool) -> int:
     """List the clients of pyredisson that are connected or report holds: application, host, pid. Changes nothing.
@@ -238,7 +238,7 @@ def clients(*, url: str, prefix: str, as_json: bool) -> int:
        2  wrong usage
       69  the server is not available
       77  the server refuses: a missing permission, which is named, or a wrong password
-      78  what answers there is one node of a cluster, or no Redis at all
+      78  the URL does not fit what answers there: its kind, its database, or it is no Redis
     """
     with tables.inspecting(url, prefix) as inspector:
         look = inspector.look()
@@ -357,7 +357,7 @@ def _without_holder(lock: LockView) -> int:
 
 @click.command()
 @click.argument("pattern", required=False, shell_complete=complete_names)
-@json_option
+@json_option()
 @server_options
 def leaks(pattern: str | None, *, url: str, prefix: str, as_json: bool) -> int:
     """Find locks that never expire, locks whose client is gone, and queues of the dead. Changes nothing.
@@ -381,7 +381,7 @@ def leaks(pattern: str | None, *, url: str, prefix: str, as_json: bool) -> int:
        2  wrong usage
       69  the server is not available
       77  the server refuses: a missing permission, which is named, or a wrong password
-      78  what answers there is one node of a cluster, or no Redis at all
+      78  the URL does not fit what answers there: its kind, its database, or it is no Redis
     """
     number, in_use = 0, list[LockView]()
 
@@ -428,8 +428,8 @@ RECENT = 600  # seconds since a server was started
 
 
 @click.command()
-@click.argument("name", shell_complete=complete_names)
-@json_option
+@click.argument("name", type=LockName())
+@json_option()
 @server_options
 def show(name: str, *, url: str, prefix: str, as_json: bool) -> int:
     """Show who holds the lock NAME and since when, when it expires, who waits, and its keys. Changes nothing.
@@ -444,10 +444,10 @@ def show(name: str, *, url: str, prefix: str, as_json: bool) -> int:
        3  it is not held
       69  the server is not available
       77  the server refuses: a missing permission, which is named, or a wrong password
-      78  what answers there is one node of a cluster, or no Redis at all
+      78  the URL does not fit what answers there: its kind, its database, or it is no Redis
     """
     with tables.inspecting(url, prefix) as inspector:
-        lock = inspector.lock(name)
+        lock = inspector.lock(name, gone=True)
         foreign = inspector.foreign(name) if lock is None else None
     if as_json:
         tables.print_json({"lock": lock, "foreign": foreign})
@@ -550,8 +550,8 @@ def _unknown(lock: LockView) -> Iterator[str]:
 
 
 @click.command()
-@click.argument("name", required=False, shell_complete=complete_names)
-@json_option
+@click.argument("name", required=False, type=LockName())
+@json_option()
 @server_options
 def why(**options: Any) -> int:
     """Say who holds the lock NAME, what that holder waits for itself, and who waits for it. Changes nothing.
@@ -571,7 +571,7 @@ def why(**options: Any) -> int:
        3  the lock NAME is not held
       69  the server is not available
       77  the server refuses: a missing permission, which is named, or a wrong password
-      78  what answers there is one node of a cluster, or no Redis at all
+      78  the URL does not fit what answers there: its kind, its database, or it is no Redis
     """
     return explain_waits(**options)
 
@@ -584,7 +584,7 @@ def explain_waits(name: str | None, *, url: str, prefix: str, as_json: bool) -> 
         shown = [each for each in tables.views_with_progress(look, quiet=as_json) if each.waiting or each.name == name]
         lock = next((each for each in shown if each.name == name), None)
         if lock is None and name is not None and look.complete:
-            lock = inspector.lock(name)  # Some are listed only if they are asked for.
+            lock = inspector.lock(name, gone=True)  # Some are listed only if they are asked for.
         foreign = inspector.foreign(name) if name is not None and lock is None and look.complete else None
         cause = _cause(inspector, name) if name is not None and lock is None and foreign is None else None
         url = inspector.url

@@ -33,7 +33,6 @@ from redis.exceptions import RedisError, ResponseError
 from typing_extensions import Self
 
 from pyredisson import Config, Lease, Lock, LockError, LockLostError, LockTimeoutError, Redisson, RedissonError
-from pyredisson._core.deadline import explicit
 from pyredisson._tools.common import (
     BadUsage,
     ExitCode,
@@ -46,7 +45,7 @@ from pyredisson._tools.common import (
     say,
     signals,
 )
-from pyredisson._tools.options import Duration, complete_files, complete_names, url_option
+from pyredisson._tools.options import Duration, LockName, complete_files, url_option
 
 # Signals and losses wake us immediately. This bound is for time that passes while the machine is suspended.
 CHECK_INTERVAL = 1.0
@@ -106,7 +105,7 @@ class Run:
             with Signals() as self._signals:
                 config = Config(
                     client_name=ascii(os.path.basename(program)).strip("'\""),  # So that others see whom they wait for.
-                    lock_watchdog_timeout=explicit(self.watchdog),
+                    lock_watchdog_timeout=self.watchdog,
                     wait_while_unreachable=bool(self.wait),  # A server that is restarted meanwhile is waited for, too.
                     on_lock_lost=lambda *_: self._signals.wake(),
                 )
@@ -148,9 +147,8 @@ class Run:
 
     def _while_locked(self, guard: RunGuard, wait: float | None) -> int:
         status: int | None = None
-        lease_time = None if self.lease is None else explicit(self.lease)
         try:
-            with guard.hold(wait, lease_time) as lease:
+            with guard.hold(wait, self.lease) as lease:
                 self._signals.stop_interrupting()
                 status = self._run(guard, lease)
         except Interrupted:
@@ -591,7 +589,7 @@ class Runner(click.Command):
 
 
 @click.command(cls=Runner, short_help="Run a command while a lock is held.", options_metavar="[OPTIONS]")
-@click.argument("name", shell_complete=complete_names)
+@click.argument("name", type=LockName())
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, shell_complete=complete_files)
 @click.option("--wait", type=Duration(zero=True), help="Wait for the lock at most; 0: try once.  [default: no limit]")
 @click.option("--lease", type=Duration(), help="Hold the lock at most.  [default: until the command ends]")
@@ -637,9 +635,9 @@ def run(
         pyredisson run deploy -n 3 -v --wait 10m ./deploy.sh
         pyredisson run nightly-report --lease 1h --at-least 10m ./report.sh
 
-    Options after COMMAND are its own. A TIME is 5s, 10m or 1h30m; a plain number is seconds. The command finds the name
-    in PYREDISSON_LOCK. Signals are forwarded to it, and the lock is released when it has ended. Put a URL with a
-    password into PYREDISSON_URL: other users can read a command line. Needs a POSIX system.
+    Options after COMMAND are its own. A TIME is 5s, 10m or 1h30m; a plain number is seconds, and at most 3600. The
+    command finds the name in PYREDISSON_LOCK. Signals are forwarded to it, and the lock is released when it has ended.
+    Put a URL with a password into PYREDISSON_URL: other users can read a command line. Needs a POSIX system.
 
     All who use a NAME have to use it for the same kind of lock: without an option, with --shared or --exclusive, with
     --fenced, or with -n and the same N. Another N is accepted while no command runs, and wrong usage otherwise. With
@@ -650,7 +648,7 @@ def run(
        2  wrong usage
       69  the server is not available
       77  the server refuses: a missing permission, which is named, or a wrong password
-      78  what answers there is one node of a cluster, or no Redis at all
+      78  the URL does not fit what answers there: its kind, its database, or it is no Redis
       75  the lock was not acquired within --wait
       76  the lock was lost, or --lease ended, while the command ran; the command was ended
      126  the command is not executable
@@ -667,5 +665,5 @@ def run(
         wait = wait or 0  # Who comes later skips it.
 
     kind = next((each for each, is_chosen in chosen.items() if is_chosen), "lock")
-    mode = Mode(kind, permits or 1, at_least or 0, None if lease is None else explicit(lease))  # type: ignore[arg-type]
+    mode = Mode(kind, permits or 1, at_least or 0, lease)  # type: ignore[arg-type]
     return Run(name, command, url, mode, wait, lease, grace, watchdog, verbose).run()

@@ -184,7 +184,8 @@ def free_command(lock: LockView, prefix: str = "", permits: int | None = None) -
         force = gone.closed and lock.taken is None
         return unlock_command(shell_name(lock), gone.client_id or gone.owner, prefix, "--force" if force else "")
     ids = {who.client_id or who.owner for who in lock.holders}
-    return unlock_command(shell_name(lock), ids.pop() if len(ids) == 1 else None, prefix)
+    option = "--force" if lock.may_be_data else ""
+    return unlock_command(shell_name(lock), ids.pop() if len(ids) == 1 else None, prefix, option)
 
 
 def unlock_command(name: str, holder: str | None = None, prefix: str = "", option: str = "") -> str:

@@ -28,7 +28,7 @@ from rich.text import Text
 
 from pyredisson._shared.process import is_posix
 from pyredisson._tools.common import duration_text, failure, is_without_reader, plain, say, signals
-from pyredisson._tools.options import complete_names, server_options
+from pyredisson._tools.options import complete_names, json_option, server_options
 from pyredisson._tools.sampling import RELEASES, Message, MessageReader, Pace, in_daemon_thread, name_of
 from pyredisson._tools.tables import inspecting
 from pyredisson.inspection import Inspector, LockView, Snapshot
@@ -40,7 +40,7 @@ ROWS = 20  # in a record
 
 @click.command()
 @click.argument("pattern", required=False, shell_complete=complete_names)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a round.")
+@json_option("Print one JSON object a round.")
 @click.option(
     "--rounds", type=click.IntRange(min=1), metavar="N", help="End after N rounds.  [default: at q or Ctrl-C]"
 )
@@ -63,7 +63,7 @@ def top(pattern: str | None, *, url: str, prefix: str, as_json: bool, rounds: in
        2  wrong usage
       69  the server is not available
       77  the server refuses: a missing permission, which is named, or a wrong password
-      78  what answers there is one node of a cluster, or no Redis at all
+      78  the URL does not fit what answers there: its kind, its database, or it is no Redis
     """
     with inspecting(url, prefix) as inspector, closing(Sampler(inspector, pattern, rows=ROWS)) as sampler:
         if as_json or not _is_terminal():

@@ -27,7 +27,7 @@ from pyredisson._core.names import OBSERVERS, LockNames, SemaphoreNames, check_n
 from pyredisson._core.server import ServerState
 from pyredisson._tools import sampling
 from pyredisson._tools.common import BadUsage, duration_text, failure, is_without_reader, plain, say
-from pyredisson._tools.options import complete_names, server_options
+from pyredisson._tools.options import LockName, json_option, server_options
 from pyredisson._tools.tables import inspecting
 from pyredisson.inspection import Inspector, LockView, Who, as_json
 from pyredisson.inspection.libraries import MAX_VALUE, foreign_text, read_token
@@ -59,8 +59,8 @@ NOTIFIED = set("Kgxh$z")
 
 
 @click.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_names)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each event.")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", type=LockName())
+@json_option("Print one JSON object for each event.")
 @server_options
 def watch(names: Sequence[str], *, url: str, prefix: str, as_json: bool) -> int:
     """Show when locks are acquired, released, expire, or are freed by force: a line each, until Ctrl-C. Only reads.
@@ -78,7 +78,7 @@ def watch(names: Sequence[str], *, url: str, prefix: str, as_json: bool) -> int:
        2  wrong usage
       69  the server is not available
       77  the server refuses: a missing permission, which is named, or a wrong password
-      78  what answers there is one node of a cluster, or no Redis at all
+      78  the URL does not fit what answers there: its kind, its database, or it is no Redis
     """
     try:
         for name in names:

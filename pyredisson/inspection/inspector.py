@@ -228,8 +228,8 @@ class Inspector:
             holder: Free it only if each owner is this one: the id of a client or its beginning, or ``<id>:<number>``;
                 of a token lock the id in :attr:`Who.owner`. Of a semaphore, also the id of a permit.
             seen: Free it only if those hold it who hold it in this view.
-            force: Delete also what may be no lock: a string, or, without ``holder`` and ``seen``, a hash that never
-                expires. Release permits although their client may live.
+            force: Delete also what may be no lock: a string, or a hash that never expires. Release permits although
+                their client may live.
 
         Raises:
             ValueError: It has no owner that could be deprived of it: a latch, or a semaphore and no holder is named,
@@ -251,7 +251,7 @@ class Inspector:
         if stored is None or before is None or not before.holders:
             foreign = self.foreign(name) if before is None else None
             return Unlocked(name, "not_held", before, foreign=foreign)
-        if not force and (DOUBTFUL in before.notes or (holder is None and seen is None and before.may_be_data)):
+        if not force and (DOUBTFUL in before.notes or before.may_be_data):
             return Unlocked(name, "doubtful", before)
         expected = _expected(stored, before, holder, seen)
         if expected is None:

@@ -18,6 +18,7 @@ from redis.backoff import NoBackoff
 from redis.crc import key_slot
 from redis.retry import Retry
 
+from pyredisson._core.failures import is_wrong_url, own_copy, remedy_of
 from pyredisson._core.requests import NO_PASSWORD
 from pyredisson._net import urls, wire
 from pyredisson._net.topology import SLOTS, Cluster, Sentinels, read_master, read_slots
@@ -167,6 +168,9 @@ class Server:
             self._greeted = True
             connection.send_packed_command([b"".join((*first, *commands))], check_health=False)
             return self._read(len(first) + len(commands))[len(first) :]
+        except (rx.ResponseError, rx.AuthenticationError, rx.InvalidResponse) as error:
+            self._drop()
+            raise with_remedy(error, self.node) from None  # The server, or what is there, refused the connection.
         except BaseException:
             self._drop()  # Also when it was interrupted: what is unread would be taken for the next answers.
             raise
@@ -361,7 +365,7 @@ class Servers:
 # * The key holds something of another type (``WRONGTYPE``): that is an answer.
 # * The server says that it cannot now (``LOADING``, ``BUSY``, ...): it is there, and it is worth asking again.
 # * This user may not ask, or the server does not know the command: asking again will not help.
-# * The server is one node of a cluster, or is no Redis at all: the address is wrong.
+# * The server is of another kind than the URL says, has no such database, or is no Redis: the URL is wrong.
 
 
 Answered: TypeAlias = Literal["not", "not now", "refused", "elsewhere"]
@@ -387,10 +391,17 @@ def refusal_of(error: Exception, command: Sequence[str | bytes]) -> Exception:
         return one_node_of_a_cluster()
     if "key" in text.lower() and isinstance(inner, rx.NoPermissionError) and len(command) > 1:
         key = command[1] if isinstance(command[1], str) else command[1].decode(errors="backslashreplace")
-        inner.args = (f"{text} ({name} {key[:MAX_SHOWN]!r})",)
-    elif name.lower() not in text.lower():
-        inner.args = (f"{text} ({name})",)
-    return inner
+        return with_remedy(inner, f"{name} {key[:MAX_SHOWN]!r}")
+    return with_remedy(inner, "" if name.lower() in text.lower() else name)
+
+
+def with_remedy(error: Exception, where: str) -> Exception:
+    """Return a copy of an error that also says where it happened and, if that is known, what to do."""
+    text = f"{str(error).rstrip('.')} ({where})" if where else str(error)
+    remedy = remedy_of(text)
+    error = own_copy(error)
+    error.args = (text if remedy is None else f"{text}: {remedy}",)
+    return error
 
 
 def one_node_of_a_cluster() -> OneNodeOfACluster:
@@ -402,7 +413,7 @@ def one_node_of_a_cluster() -> OneNodeOfACluster:
 
 def answered(error: BaseException) -> Answered:
     """Return how a question was answered that raised this error."""
-    if isinstance(error, (OneNodeOfACluster, rx.MovedError, rx.InvalidResponse)):
+    if isinstance(error, (OneNodeOfACluster, rx.MovedError, rx.InvalidResponse)) or is_wrong_url(str(error)):
         return "elsewhere"
     if isinstance(error, Exception) and wire.meaning_of(error) in (wire.Meaning.PASSES, wire.Meaning.NOT_HERE):
         return "not now"

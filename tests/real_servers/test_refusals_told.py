@@ -9,6 +9,7 @@ import pytest
 import redis.exceptions as rx
 
 from pyredisson.errors import LockError, LockLostError
+from tests.servers import HOST
 
 CALLS: dict[str, Callable[[Any, str], Callable[[], Any]]] = {
     "lock": lambda client, name: client.get_lock(name).try_lock,
@@ -36,6 +37,26 @@ def test_missing_rights(world, own, unique_name, kind):
     with pytest.raises(rx.NoPermissionError, match="What the server must allow") as caught:
         actor.do(CALLS[kind](client, unique_name))
     assert repr(unique_name) in str(caught.value)
+
+
+def test_missing_rights_of_an_inspection(world, own, unique_name):
+    with own.client() as direct:
+        direct.execute_command("ACL", "SETUSER", "app", "on", ">one", "~other*", "&*", "+@all")
+    client = world.from_url(own.url.replace("://", "://app:one@"))
+    with pytest.raises(rx.NoPermissionError, match="What the server must allow") as caught:
+        world.actor().do(client.inspect, unique_name)
+    assert str(caught.value).count(f"(TYPE {unique_name!r})") == 1
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_a_database_that_there_is_not(world, own, unique_name, kind):
+    client, actor = world.from_url(f"redis://{HOST}:{own.port}/99"), world.actor()
+    with pytest.raises(rx.ResponseError, match="no database of this number") as caught:
+        actor.do(CALLS[kind](client, unique_name))
+    assert repr(unique_name) in str(caught.value)
+    assert f":{own.port}/99" in str(caught.value)
+    with pytest.raises(rx.ResponseError, match=rf":{own.port}.*no database of this number"):
+        actor.do(client.inspect, unique_name)
 
 
 def test_one_node_of_a_cluster(world, cluster, unique_name):

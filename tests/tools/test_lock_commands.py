@@ -92,14 +92,18 @@ def outcome(command_line: Programs, command: str, url: str) -> tuple[int, str, s
 def test_a_server_that_cannot_be_read(own, command_line, command):
     with own.client() as direct:
         direct.execute_command("ACL", "SETUSER", "ann", "on", ">sesame", "~*", "&*", "+@connection")
-    for url in (f"redis://{HOST}:{own.port}/99", f"redis://ann:sesame@{HOST}:{own.port}/0"):
+    for url, expected, said in (
+        (f"redis://{HOST}:{own.port}/99", 78, " is not the one to ask: "),
+        (f"redis://ann:sesame@{HOST}:{own.port}/0", 77, " refused: "),
+    ):
         if command == "clients" and "ann" in url:
             continue  # The connections may be listed by that user.
         code, stdout, stderr = outcome(command_line, command, url)
-        assert (code, stdout) == (77, "")
-        assert " refused: " in stderr
-        if command in ("ls", "leaks"):
-            assert outcome(command_line, f"{command} --json", url)[:2] == (77, "")
+        assert (code, stdout) == (expected, "")
+        assert said in stderr
+        code, stdout, stderr = outcome(command_line, f"{command} --json", url)
+        assert (code, json.loads(stdout)["exit_code"]) == (expected, expected)
+        assert stderr == f"pyredisson: {json.loads(stdout)['error']}"
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "watch x", "top", "run x true"])
@@ -109,6 +113,40 @@ def test_all_commands_say_alike_that_there_is_no_server(command_line, command):
     assert stderr.startswith("pyredisson: the server at redis://")
     assert f"{HOST}:{NOBODYS_PORT}/0 is not available: " in stderr
     assert "s3cret" not in stderr
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "permits x", "watch x", "top"])
+def test_an_error_is_json_too(command_line, command):
+    code, stdout, stderr = outcome(command_line, f"{command} --json", f"redis://{HOST}:{NOBODYS_PORT}/0")
+    said = json.loads(stdout)
+    assert (code, said["schema"], said["exit_code"]) == (69, 1, 69)
+    assert stderr == f"pyredisson: {said['error']}"
+
+
+def test_a_refusal_is_json_too(holder, run):
+    holder.get_lock("held").lock()
+    holder.get_semaphore("rooms", permits=3).acquire()
+    for command, code in (
+        ("permits held", 1),
+        ("permits nope", 3),
+        ("permits rooms --free 9", 1),
+        ("unlock rooms --yes", 1),
+        (f"unlock rooms --yes --holder {holder.id}", 1),
+        ("lock held --for 1s --reason y", 75),
+        ("lock rooms --for 1s --reason y", 2),
+    ):
+        result = run(*command.split(), "--json")
+        assert (result.exit_code, report(result)["exit_code"]) == (code, code), command
+        assert report(result)["error"], command
+
+
+@pytest.mark.parametrize(
+    "command", ["show", "why", "watch", "permits", "unlock --yes", "lock --for 1s --reason y", "run true"]
+)
+def test_a_name_is_not_empty(run, command):
+    word, *options = command.split()
+    result = run(word, "", *options)
+    assert (result.exit_code, "a lock's name must not be empty" in result.stderr) == (2, True), result.output
 
 
 FOREIGN: dict[str, tuple[str, ...]] = {
@@ -387,6 +425,7 @@ def test_unlock_names_a_killed_holder_of_permits(own, run, command_line):
     gone.get_semaphore("rooms", permits=5).acquire(2)
     until(lambda: report(run("show", "rooms", "--json"))["lock"]["holders"])
     kill(gone, own)
+    assert f"id {gone.id}:" in run("show", "rooms").stdout
     with terminal() as screen:
         program = command_line.pyredisson("unlock", "rooms", "--holder", gone.id, url=own.url, terminal=screen.theirs)
         screen.shows(r"2 of rooms: held by web@\S+ pid \d+ t\d+ \(not connected\)")
@@ -401,6 +440,7 @@ def test_unlock_frees_only_what_it_has_shown(own, ask_to_unlock):
         def hand_over():
             direct.delete("x")
             direct.hset("x", f"{HOLDER}:1", 1)
+            direct.pexpire("x", 60_000)
 
         assert ask_to_unlock("y", before=hand_over, shows="nothing was changed").exit_code() == 4
         assert direct.hexists("x", f"{HOLDER}:1")
@@ -478,8 +518,9 @@ def test_leaks(own, run):
         "queue": "dead_queue",
     }
     advice = {leak["lock"]: leak["advice"] for leak in report(result)["leaks"]}
-    for name, doubt in (("for good", "find out which program stores it; if it is a lock: "), ("for a while", "")):
-        assert advice[name] == f"{doubt}pyredisson unlock '{name}' --holder {HOLDER}"
+    doubt = "find out which program stores it; if it is a lock: "
+    assert advice["for good"] == f"{doubt}pyredisson unlock 'for good' --force --holder {HOLDER}"
+    assert advice["for a while"] == f"pyredisson unlock 'for a while' --holder {HOLDER}"
     [leak] = report(run("leaks", "cfg:*", "--json"))["leaks"]
     assert leak["text"] == "a string: a lock only if a program uses it as one; it never expires"
     assert "unlock" not in leak["advice"], "no deletion is offered of what may be data"
@@ -520,14 +561,16 @@ def test_a_hash_that_never_expires_may_be_no_lock(own, run):
         shown = run("show", "cart:7").stdout
         assert "it never expires, as no lock does: it may be the data of a program" in shown
         assert "free it" not in shown
-        refused = run("unlock", "cart:7", "--yes")
-        assert refused.exit_code == 3
-        assert report(run("unlock", "cart:7", "--yes", "--json"))["outcome"] == "doubtful"
-        assert direct.hgetall("cart:7") == {f"{HOLDER}:1".encode(): b"2"}
-        assert run("unlock", "cart:7", "--yes", "--holder", HOLDER).exit_code == 0
-        direct.hset("cart:7", f"{HOLDER}:1", 2)
-        assert run("unlock", "cart:7", "--yes", "--force").exit_code == 0
-        assert not direct.exists("cart:7")
+        for named in ((), ("--holder", HOLDER[:8]), ("--holder", HOLDER)):
+            assert run("unlock", "cart:7", "--yes", *named).exit_code == 3
+            assert report(run("unlock", "cart:7", "--yes", "--json", *named))["outcome"] == "doubtful"
+            assert direct.hgetall("cart:7") == {f"{HOLDER}:1".encode(): b"2"}
+        assert run("unlock", "cart:7", "--yes", "--force", "--holder", "f" * 8).exit_code == 4
+        assert direct.exists("cart:7")
+        for named in ((), ("--holder", HOLDER)):
+            assert run("unlock", "cart:7", "--yes", "--force", *named).exit_code == 0
+            assert not direct.exists("cart:7")
+            direct.hset("cart:7", f"{HOLDER}:1", 2)
 
 
 def test_clients_that_ask_again_by_themselves_are_not_counted(holder, own, run):
@@ -636,6 +679,13 @@ def test_a_lock_held_by_hand(holder, own, run, command_line):
         assert run(*command.split()[1:]).exit_code == 0
     with own.client() as direct:
         assert direct.keys("*") == []
+
+
+def test_a_lock_is_held_by_hand_for_hours(holder, run):
+    assert run("lock", "x", "--for", "2h", "--reason", "maintenance").exit_code == 0
+    assert 7_100 < holder.get_lock("x").remain_time_to_live() <= 7_200
+    refused = run("lock", "y", "--for", "7200", "--reason", "maintenance")
+    assert (refused.exit_code, "write 7200s, or 7200ms" in refused.stderr) == (2, True)
 
 
 def test_a_lock_by_hand_that_is_interrupted(holder, own, command_line):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socketserver
 import subprocess
 import sys
 import threading
@@ -88,6 +89,7 @@ def test_printed_commands_of_names_with_dashes(own):
     assert free_command(view, "my app:", 2) == "pyredisson permits --free 2 --prefix='my app:' -- '-dash x'"
     with own.client() as direct:
         direct.hset("-dash x", "8743c9c0-0795-4907-87fd-6c719a6b4586:1", 1)
+        direct.pexpire("-dash x", 60_000)
     done = shell("pyredisson unlock --yes --holder 8743c9c0 -- '-dash x'", own.url)
     assert done.returncode == 0, done.stderr
 
@@ -130,11 +132,49 @@ def test_why_says_that_a_server_has_lost_what_it_had(own):
     assert "was started" not in done.stdout
 
 
+def check_wrong_url(url: str, advice: str) -> None:
+    """All commands end with 78, and say once what to do."""
+    for command in ("ls", "show x", "lock x --for 1s --reason y", "run x -- true", "run x --wait 1s -- true"):
+        done = shell(f"pyredisson {command}", url)
+        assert (done.returncode, done.stderr.count(advice)) == (78, 1), (command, done)
+
+
+class WebServer(socketserver.BaseRequestHandler):
+    """What answers as a web server does to anything."""
+
+    def handle(self) -> None:
+        self.request.recv(4096)
+        self.request.sendall(b"<!DOCTYPE HTML>\n<title>Error response</title>\n")
+
+
+def test_what_is_no_redis():
+    with socketserver.ThreadingTCPServer((HOST, 0), WebServer) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        check_wrong_url(f"redis://{HOST}:{server.server_address[1]}", "what answers is no Redis or Valkey")
+        server.shutdown()
+
+
+def test_a_missing_right_is_named_once(own):
+    with own.client() as direct:
+        direct.execute_command("ACL", "SETUSER", "ann", "on", ">sesame", "~other*", "&*", "+@all")
+    for command in ("show x", "unlock x --yes", "permits x", "lock x --for 1s --reason y", "run x -- true"):
+        done = shell(f"pyredisson {command}", f"redis://ann:sesame@{HOST}:{own.port}/0")
+        assert (done.returncode, done.stderr.count("What the server must allow")) == (77, 1), (command, done)
+        assert done.stderr.count("(TYPE 'x')") <= 1, done
+
+
 def test_what_to_do_about_an_address_that_does_not_fit(own):
     with Proxy(own.port) as proxy:
         proxy.refuse_request("HELLO", "ERR unknown command 'HELLO', with args beginning with: '3'")
         done = shell("pyredisson ls", proxy.url)
         assert (done.returncode, "add ?protocol=2 to its URL" in done.stderr) == (77, True), done
         assert shell("pyredisson ls", f"{proxy.url}?protocol=2").returncode == 0
+    for url, advice in (
+        (own.url.replace("redis://", "redis+cluster://").removesuffix("/0"), "it is no node of a cluster"),
+        (f"redis+sentinel://{HOST}:{own.port}/orders", "it is no sentinel"),
+        (f"redis://{HOST}:{own.port}/99", "has no database of this number"),
+    ):
+        check_wrong_url(url, advice)
     done = shell("pyredisson ls", own.url.replace("redis://", "rediss://"))
     assert (done.returncode, "does it speak TLS?" in done.stderr) == (69, True), done

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyredisson._core.deadline import lease_ms
 from pyredisson._tools.common import duration_text
 from pyredisson._tools.options import parse_duration
 
@@ -26,6 +27,9 @@ from pyredisson._tools.options import parse_duration
         ("250ms", 0.25),
         ("1m1s1ms", 61.001),
         (" 7s ", 7.0),
+        ("3600", 3600.0),
+        ("30000ms", 30.0),
+        ("5000s", 5000.0),
     ],
 )
 def test_a_duration_is_read(text, seconds):
@@ -38,6 +42,17 @@ def test_a_duration_is_read(text, seconds):
 def test_what_is_no_duration_is_refused(text):
     with pytest.raises(ValueError, match="is not a duration, such as 5s, 10m or 1h30m"):
         parse_duration(text)
+
+
+@pytest.mark.parametrize("text", ["3601", "3600.5", "30000"])
+def test_a_plain_number_may_be_meant_in_milliseconds(text):
+    with pytest.raises(ValueError, match=rf"more than an hour in seconds: write {text}s, or {text}ms$"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize("text", ["2h", "61m", "5000s", "3d"])
+def test_the_library_accepts_a_time_with_a_unit_as_a_lease(text):
+    assert lease_ms(parse_duration(text)) == round(1000 * parse_duration(text))
 
 
 @pytest.mark.parametrize("text", ["9" * 400, "9" * 400 + "d", "40000d"])

@@ -11,6 +11,9 @@ from pyredisson._core.failures import remedy_of
     [
         ("MOVED 1234 127.0.0.1:7001", "redis+cluster://"),
         ("ERR This instance has cluster support disabled", "redis://"),
+        ("no sentinel knows the master of 'x' (h:1: unknown command 'SENTINEL', with args)", "it is no sentinel"),
+        ("ERR DB index is out of range", "no database of this number"),
+        ('Protocol error: Protocol error, got "<" as reply type byte', "no Redis or Valkey"),
         ("ERR unknown command `HELLO`, with args beginning with: `3`", "?protocol=2"),
         ("unknown command 'HELLO'", "?protocol=2"),
         ("OOM command not allowed when used memory > 'maxmemory'.", "maxmemory"),
