@@ -78,23 +78,19 @@ def _says_what_is_meant(method: FunctionType) -> Callable[..., Any]:
         if not keywords.keys() <= known:
             refuse(getattr(self, method.__name__), {each: keywords[each] for each in keywords if each not in known})
 
-    if inspect.iscoroutinefunction(method):
+    @wraps(method)
+    def call(self: object, *args: Any, **keywords: Any) -> Any:
+        if keywords:
+            check(self, keywords)
+        return method(self, *args, **keywords)
 
-        @wraps(method)
-        async def checked(self: object, *args: Any, **keywords: Any) -> Any:
-            if keywords:
-                check(self, keywords)
-            return await method(self, *args, **keywords)
+    @wraps(method)
+    async def task(self: object, *args: Any, **keywords: Any) -> Any:
+        if keywords:
+            check(self, keywords)
+        return await method(self, *args, **keywords)
 
-    else:
-
-        @wraps(method)
-        def checked(self: object, *args: Any, **keywords: Any) -> Any:
-            if keywords:
-                check(self, keywords)
-            return method(self, *args, **keywords)
-
-    return checked
+    return task if inspect.iscoroutinefunction(method) else call
 
 
 def settings_by_name(method: FunctionT) -> FunctionT:
@@ -115,8 +111,7 @@ def settings_by_name(method: FunctionT) -> FunctionT:
 def refuse(method: Callable[..., Any], unknown: Mapping[str, object]) -> None:
     """Raise ``TypeError`` for keywords that a method does not have, and name the right one.
 
-    Python would name the class in which the method is written. A wrapper that looked before the method is called would
-    leave a moment in which a signal handler's exception loses what the method has acquired.
+    Python would name the class in which the method is written.
     """
     if unknown:
         wrong, parameters = next(iter(unknown)), inspect.signature(method).parameters.values()
@@ -278,7 +273,8 @@ class NotPortable:
                 function = getattr(each, "__func__", each)
                 if isinstance(function, FunctionType):
                     function.__qualname__ = f"{shown}.{function.__name__}"
-        for name, each in list(vars(cls).items()):
+        ours = cls.__module__.partition(".")[0] == _LIBRARY
+        for name, each in list(vars(cls).items()) if ours else ():
             if isinstance(each, FunctionType):
                 setattr(cls, name, _says_what_is_meant(each))
 
