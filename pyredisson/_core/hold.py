@@ -323,7 +323,7 @@ class Owned(ABC):
         return hold.state is HoldState.GIVEN_UP
 
     def ended_by_owner(self, hold: Any) -> bool:
-        """Whether this hold has ended, or is being released, by its owner itself: that is no loss."""
+        """Whether its owner has released this hold, or is releasing it: that is no loss."""
         return hold.state is HoldState.OVER
 
     @abstractmethod
