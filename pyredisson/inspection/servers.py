@@ -424,7 +424,7 @@ def answered(error: BaseException) -> Answered:
 
 def text_of(error: Exception) -> str:
     """Return why a server refuses, in words."""
-    if any(each in str(error) for each in NO_PASSWORD):
+    if any(each in str(error) for each in (*NO_PASSWORD, "requires a password")):
         return "it requires a password, and the URL has none: redis://:password@host:port"
     return str(error)
 

@@ -150,14 +150,16 @@ def test_keys_of_others_that_may_not_be_read_are_counted(own, held, run):
     assert run(url, "ls", "orders*").exit_code == 0
 
 
-@pytest.mark.parametrize("command", ["ls", "show orders", "leaks", "unlock orders --yes", "watch orders", "top"])
+@pytest.mark.parametrize(
+    "command", ["ls", "show orders", "leaks", "unlock orders --yes", "watch orders", "top", "run orders true"]
+)
 def test_a_wrong_password_is_no_outage(own, command, run):
     with own.client() as direct:
         direct.config_set("requirepass", "s3cret")
     for url in (f"redis://:wrong@{HOST}:{own.port}/0", f"redis://{HOST}:{own.port}/0"):
         result = run(url, *command.split())
         assert (result.exit_code, " refused: " in result.stderr) == (77, True), result.output
-    assert "requires a password" in result.stderr
+    assert "refused: it requires a password, and the URL has none: redis://" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["run orders --wait 0 true", "lock orders --for 1s --reason x"])
