@@ -549,7 +549,12 @@ class Block:
             return
         self._end(ownership)
         try:
-            existed = await core.leave_block(self._release, error, progress, self._permit)
+            try:
+                existed = await core.leave_block(self._release, error, progress, self._permit)
+            except tuple(OUR_ERRORS) as failed:
+                if self._loss is None:
+                    raise
+                raise lost_error(ownership, str(self._loss)) from failed
             if self._hold.watched:
                 self._check_lost(ownership, existed=existed)
         except Exception as ours:
