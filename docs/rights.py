@@ -92,8 +92,10 @@ PLACES = {
         keys=(_every(_SIDES.read_hold("*", 1).removesuffix("1") + "*"),),
         channels=(_every(_SIDES.channel),),
     ),
-    "semaphore": Places(keys=(_DONE, _every(_PERMITS.total)), channels=(_every(_PERMITS.channel),)),
-    "semaphore with expiring permits": Places(keys=(_every(_PERMITS.taken),), also="semaphore"),
+    "semaphore": Places(
+        keys=(_DONE, _every(_PERMITS.total), _every(_PERMITS.taken)), channels=(_every(_PERMITS.channel),)
+    ),
+    "semaphore with expiring permits": Places(also="semaphore"),
     "latch": Places(keys=(_DONE,), channels=(_every(LatchNames(_NAME).channel),)),
     "event": Places(keys=(_DONE,), channels=(_every(_EVENT.channel),)),
     "condition": Places(keys=(_DONE,), channels=(_every(ConditionNames(_NAME).channel),)),

@@ -423,6 +423,7 @@ class Ledger:
         refused: What was refused, and is completed in the background, by call.
         callers: The thread that asks in an owner's name at present.
         seen_numbers: The last number at which waiters here return, and when it was asked for, by key.
+        may_look: Whether the server's user may look for semaphores of the other kind, as far as is known.
     """
 
     def __init__(self, client: ClientCore) -> None:
@@ -433,6 +434,7 @@ class Ledger:
         self.open: dict[Key, list[Open]] = {}
         self.callers: dict[Key, int] = {}
         self.seen_numbers: dict[str, tuple[float, int]] = {}
+        self.may_look: bool = True
         self._reported: set[tuple[object, ...]] = set()
         self.refused: dict[tuple[object, ...], Open] = {}
 

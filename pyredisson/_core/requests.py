@@ -380,10 +380,18 @@ class NeverSet(Value):
         self.retry_in_ms: int | None = retry_in_ms
 
 
+@final
+class OtherKind(Value):
+    """The semaphore is of the other kind."""
+
+    __slots__ = ()
+
+
 ACQUIRED: Final = LockAcquired()
 GRANTED: Final = Granted(None)
 GRANTED_AND_MORE: Final = Granted(0)
 LOST: Final = HoldLost()
+OTHER_KIND: Final = OtherKind()
 AT_ONCE: Final = Refused(0)
 SELF_BLOCKED: Final = SelfBlocked()
 WITHOUT_END: Final = Refused(None)
@@ -394,7 +402,7 @@ Answer: TypeAlias = LockAcquired | Refused
 Outcome: TypeAlias = LockAcquired | Refused | HoldLost | SelfBlocked | Stale
 """All that the reply to an acquire of a lock can mean."""
 
-PermitOutcome: TypeAlias = Granted | Refused | NeverSet
+PermitOutcome: TypeAlias = Granted | Refused | NeverSet | OtherKind
 """All that the reply to an acquire of permits can mean."""
 
 # ---- connect wait ----------------------------------------------------------------------------------------------------

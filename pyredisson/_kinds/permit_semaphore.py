@@ -20,6 +20,7 @@ from pyredisson._core.numbered import Operation, ScriptCall
 from pyredisson._core.requests import (
     GRANTED,
     GRANTED_AND_MORE,
+    OTHER_KIND,
     Granted,
     NeverSet,
     Refused,
@@ -54,6 +55,8 @@ MAX_AT_ONCE: Final = 1000
 def read_acquire_permits(reply: Reply, wanted: int) -> PermitOutcome:
     """Read the reply of ``permit_acquire``. Raises ``Unusable``."""
     match reply:
+        case [-1]:
+            return OTHER_KIND
         case [0, (int() | None) as left, int() as expires_ms]:
             retry_in_ms = read_left_ms(reply, expires_ms)
             return NeverSet(retry_in_ms) if left is None else Refused(retry_in_ms)
@@ -222,6 +225,7 @@ class PermitSemaphoreCore(PermitsCore):
         """Make more permits available, or fewer. ``progress``: see ``run_to_the_end``."""
         more = count_of(permits, "permits", signed=True)
         await self.first_use(again=True)
+        await self._check_kind()
         script = ScriptCall("permit_add", (more, PUBLISH), (self.names.channel, *self.wait_queue_keys()))
         await self.change("an add_permits", script, progress)
 

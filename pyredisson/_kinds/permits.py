@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, final
 
 from pyredisson._core import events
 from pyredisson._core.acquiring import announce_wait, late_again, report_failed, report_outcome
 from pyredisson._core.deadline import DAY, Deadline, lease_ms
-from pyredisson._core.failures import OUR_ERRORS, Failure, cannot_wait, explain_type, gives_way, is_interruption
+from pyredisson._core.failures import (
+    OUR_ERRORS,
+    Failure,
+    Rejected,
+    cannot_wait,
+    explain_type,
+    gives_way,
+    is_interruption,
+)
 from pyredisson._core.hold import LossCallback, check_skip, given_up, leave_closed, lost_error
 from pyredisson._core.holder_lookup import token_id
 from pyredisson._core.kind import HeldKind
@@ -25,6 +32,7 @@ from pyredisson._core.requests import (
     Granted,
     LockAcquired,
     NeverSet,
+    OtherKind,
     Refused,
     read_int,
     unreached,
@@ -107,6 +115,8 @@ class PermitAttempt:
             answer = await call.send(script)
         if type(answer) is Refused:
             return answer
+        if type(answer) is OtherKind:
+            raise core.other_kind_error()
         if type(answer) is NeverSet:
             if self._wait != 0:
                 core.report_never_set()
@@ -134,7 +144,7 @@ class PermitsCore(NumberedCore, ABC):
         resize: Whether to set their number if the semaphore has another one.
     """
 
-    __slots__ = ("_first", "_permits", "_resizes")
+    __slots__ = ("_first", "_kind_known", "_permits", "_resizes")
 
     check = "compare the available permits with those in use"
     #: Whether a message may be the number of some permits that were made available, not of all.
@@ -146,6 +156,7 @@ class PermitsCore(NumberedCore, ABC):
         super().__init__(client, SemaphoreNames(name, client.config.prefix))
         self._permits = self._first = None if permits is None else count_of(permits, "permits")
         self._resizes = resize
+        self._kind_known = False
         if not isinstance(resize, bool):
             raise TypeError(f"resize must be True or False, not {type(resize).__name__}")
         if resize and permits is None:
@@ -176,6 +187,8 @@ class PermitsCore(NumberedCore, ABC):
         done = await self.begin(self._setting(value, ttl_ms)).once() == 1
         if done:
             self.client.presence.forget(self.names.name)
+        else:
+            await self._check_kind()
         return done
 
     def _setting(self, permits: int, ttl_ms: int | None = None) -> Operation[int]:
@@ -268,20 +281,49 @@ class PermitsCore(NumberedCore, ABC):
 
     async def _check_kind(self) -> None:
         """Raise ``LockError`` if the permits are those of the other kind, as far as the server says it. Looks once."""
-        client, name, looked = self.client, self.names.name, ("kind", self.stored.label)
-        if not self._reports_first(*looked):
+        client, looked = self.client, ("kind", self.stored.label)
+        self._kind_known = self._kind_known or not (client.ledger.may_look and self._reports_first(*looked))
+        if self._kind_known:
             return
-        exists = None
-        with suppress(Failure):  # Whatever the call itself meets, it raises.
+        exists: Reply = None
+        try:
             exists = await client.runtime.execute(("EXISTS", self.key_of_other_kind), client.config.timeout / 3)
+        except Rejected:
+            exists, client.ledger.may_look = 0, False
+        except Failure:
+            pass  # Whatever the call itself meets, it raises.
         if exists != 0:
-            client.ledger.report_again((name, *looked))
+            client.ledger.report_again((self.names.name, *looked))
         if exists:
-            raise LockError(
-                f"semaphore {name!r} is of the other kind, whose permits {self.other_kind}, as the key "
-                f"{self.key_of_other_kind!r} shows: use one kind of semaphore for one name, or another name",
-                name=name,
-            )
+            raise self.other_kind_error()
+
+    async def _send_looking(self, call: NumberedCall[PermitOutcome]) -> PermitOutcome:
+        """Send an acquire; the first one of a client also looks whether the semaphore is of the other kind."""
+        ledger, looked, script, answer = self.client.ledger, ("kind", self.stored.label), call.script, None
+        self._kind_known = not (ledger.may_look and self._reports_first(*looked))
+        if self._kind_known:
+            return await call.send()
+        try:
+            answer = await call.send(script._replace(keys=(*script.keys, self.key_of_other_kind)))
+        except Rejected as rejected:
+            if "NOPERM" not in str(rejected.cause):
+                raise
+            ledger.may_look = False
+            answer = await call.send()
+        finally:
+            self._kind_known = answer is not None and type(answer) is not OtherKind
+            if not self._kind_known:
+                ledger.report_again((self.names.name, *looked))
+        return answer
+
+    def other_kind_error(self) -> LockError:
+        """Return the error for a semaphore whose permits are those of the other kind."""
+        name = self.names.name
+        return LockError(
+            f"semaphore {name!r} is of the other kind, whose permits {self.other_kind}, as the key "
+            f"{self.key_of_other_kind!r} shows: use one kind of semaphore for one name, or another name",
+            name=name,
+        )
 
     async def _compare(self, wanted: int) -> None:
         """Report a number of permits that differs from the one that this handle was made with."""
@@ -335,7 +377,9 @@ class PermitsCore(NumberedCore, ABC):
             if wait != 0 and subscriptions.channels:  # Else no message can arrive.
                 seen = subscriptions.messages_of(self.names.channel)
             try:
-                first = await call.send() if self._first is None else None
+                first = None
+                if self._first is None:
+                    first = await (call.send() if self._kind_known else self._send_looking(call))
                 if call.granted and hold is None and not subscriptions.groups:
                     answer: Answer = ACQUIRED
                 else:
@@ -552,8 +596,8 @@ class Block:
         try:
             try:
                 existed = await core.leave_block(self._release, error, progress, self._permit)
-            except Exception as failed:
-                if self._loss is None or is_interruption(failed):
+            except tuple(OUR_ERRORS) as failed:
+                if self._loss is None:
                     raise
                 raise lost_error(ownership, self._loss, confirmed=False) from failed
             if self._hold.watched:

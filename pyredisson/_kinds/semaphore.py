@@ -17,7 +17,15 @@ from pyredisson._core.hold import SingleHold, lost_error
 from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import SemaphoreNames
 from pyredisson._core.numbered import Operation, ScriptCall
-from pyredisson._core.requests import GRANTED, GRANTED_AND_MORE, WITHOUT_END, NeverSet, read_int, unusable
+from pyredisson._core.requests import (
+    GRANTED,
+    GRANTED_AND_MORE,
+    OTHER_KIND,
+    WITHOUT_END,
+    NeverSet,
+    read_int,
+    unusable,
+)
 from pyredisson._core.runtime import PUBLISH
 from pyredisson._kinds.numbered import MAX_COUNT, count_of, number_in
 from pyredisson._kinds.permits import Block, PermitsCore, owned_by_block
@@ -36,6 +44,8 @@ if TYPE_CHECKING:
 def read_acquire_permits(reply: Reply, wanted: int) -> PermitOutcome:
     """Read the reply of ``semaphore_acquire``. Raises ``Unusable``."""
     match reply:
+        case [-1]:
+            return OTHER_KIND
         case [0, None]:
             return NeverSet(None)
         case [0, int()]:
@@ -121,9 +131,10 @@ class SemaphoreCore(PermitsCore):
         if not given:
             self.client.check_open()
             return
-        if self._first is not None:
+        if self._first is not None or not self._kind_known:
             self.client.check_open()
             await self.first_use()
+            await self._check_kind()
         call, presence = self.begin(self.releasing(given)), self.client.presence
         try:
             if not await call.once(progress):
@@ -189,6 +200,7 @@ class SemaphoreCore(PermitsCore):
         """Make more permits available, or fewer. ``progress``: see ``run_to_the_end``."""
         more = count_of(permits, "permits", signed=True)
         await self.first_use(again=True)
+        await self._check_kind()
         await self.change("an add_permits", self._changing("semaphore_add", more, PUBLISH), progress)
 
     async def drain_permits(self) -> int:
@@ -197,6 +209,7 @@ class SemaphoreCore(PermitsCore):
         drain = Operation(
             "a drain_permits", ScriptCall("semaphore_drain", (), (self.names.total,)), read_int, self.undoing
         )
+        await self._check_kind()
         call = self.begin(drain)
         drained = await call.once()
         if drained > 0:

@@ -9,7 +9,9 @@ from pyredisson._core.acquiring import expire, settle, settle_on_leaving
 from pyredisson._core.deadline import Deadline, Seconds, timeout_seconds, wait_seconds
 from pyredisson._core.failures import (
     Failure,
+    Rejected,
     Unanswered,
+    Unusable,
     explain_type,
     is_cancellation,
     is_interruption,
@@ -22,6 +24,7 @@ from pyredisson._core.numbered import NumberedCall, Operation, ScriptCall
 from pyredisson._core.releasing import release_all, settle_or_explain
 from pyredisson._core.requests import (
     ACQUIRED,
+    AT_ONCE,
     GRANTED,
     WITHOUT_END,
     Refused,
@@ -36,7 +39,7 @@ from pyredisson._core.subscriptions import Waiter, WaitGroup
 from pyredisson._core.waiting import WaitingCall, wait_by_message
 from pyredisson._kinds.fair_lock import FairKind, queue_keys
 from pyredisson._kinds.lock import UNLOCKED, LockCore, PlainKind
-from pyredisson._kinds.numbered import CLOSED, MAX_COUNT, OPENED, NumberedCore, NumberWaitCore, count_of
+from pyredisson._kinds.numbered import CLOSED, MAX_COUNT, OPENED, NumberedCore, NumberWaitCore, count_of, number_in
 from pyredisson.errors import LockNotOwnedError
 
 if TYPE_CHECKING:
@@ -431,9 +434,10 @@ class Visit:
 
     Attributes:
         number: Its number among the waiters.
-        last: Whether it was the last to join.
+        last: Whether it was the last to join, and has to open the barrier.
         ended: Whether its generation has ended: the barrier was opened, broken or reset.
         opened: Whether it was opened.
+        leaves_by: What a failed wait does: it leaves, or breaks the barrier.
     """
 
     def __init__(self, barrier: BarrierCore) -> None:
@@ -444,6 +448,12 @@ class Visit:
         self.last: bool = False
         self.ended: bool = False
         self.opened: bool = False
+        self.leaves_by: str = "leave"
+
+    @property
+    def joined(self) -> bool:
+        """Whether it is, as far as is known, among the waiters."""
+        return self._generation != "" and not self.ended
 
     def script(self, mode: str, opens: str = "never") -> ScriptCall:
         """Return the script for it, in its present state."""
@@ -461,7 +471,7 @@ class Visit:
 
     def leaving(self) -> Operation[int]:
         """Return the operation that ends it."""
-        return Operation("a wait", self.script("leave"), read_int)
+        return Operation("a wait", self.script(self.leaves_by), read_int)
 
     def read(self, reply: Reply) -> Refused | Granted:
         """Note what the server replied; a refusal says that it waits on. Raises ``Unusable``."""
@@ -531,47 +541,61 @@ class BarrierCore(NumberedCore):
     async def wait(self, timeout: Seconds | None) -> int:
         """Wait for the others. Returns its number among them. Raises the error of a broken one."""
         wait = self._timeout if timeout is None else timeout_seconds(timeout)
-        client, visit = self.client, Visit(self)
+        visit = Visit(self)
         call = self.begin(visit.joining())
-        seen, began = client.subscriptions.messages_of(self.names.channel), client.runtime.now()
         try:
-            if await self._check(visit, call) is not ACQUIRED:
-                await self._until_ended(visit, call, seen, Deadline.after(wait, began))
+            await self._until_ended(visit, call, wait)
         except Failure as failure:
-            raise await call.explain(failure) from failure.cause
+            error = await call.explain(failure)
+            if visit.joined and not call.given_up:
+                self._leaving(visit).leave_later()
+            raise error from failure.cause
         except GeneratorExit:
-            self.begin(visit.leaving()).leave_later()
+            self._leaving(visit).leave_later()
             raise
         except BaseException as error:
-            if is_interruption(error):
-                await self.begin(visit.leaving()).leave()
+            if is_interruption(error) or (visit.joined and not call.given_up):
+                await self._leaving(visit).leave()
             raise
         if not visit.opened:
             raise self._error(f"barrier {self.names.name!r} is broken, or was reset")
         return visit.number
 
+    def _leaving(self, visit: Visit) -> NumberedCall[int]:
+        """Return the call that ends a wait, also of a client that is being closed."""
+        return NumberedCall(self.client, self.names, self.kind, visit.leaving(), check=self.check)
+
     async def _check(self, visit: Visit, call: NumberedCall[Refused | Granted]) -> Answer:
         """Join, or check whether it was opened. The last one calls the action for all; then it opens the barrier."""
-        if not visit.ended:
+        called = visit.last  # It has called the action, but the barrier could not be opened.
+        if not (visit.ended or called):
             await call.send(visit.script("wait", "last" if self._action is None else "never"))
-        if visit.last and not visit.ended and self._action is not None:
-            try:
-                result = self._action()
-                if hasattr(result, "__await__"):
-                    await result
-            except BaseException:
-                await self.abort()
-                raise
+        if visit.last and not called and self._action is not None:
+            visit.leaves_by = "break"
+            result = self._action()
+            if hasattr(result, "__await__"):
+                await result
+            visit.leaves_by = "leave"
+        if visit.last and not visit.ended:
             await call.send(visit.script("wait", "now"))
         return ACQUIRED if visit.ended else WITHOUT_END
 
-    async def _until_ended(
-        self, visit: Visit, call: NumberedCall[Refused | Granted], seen: int | None, deadline: Deadline
-    ) -> None:
-        """Check until the barrier is opened or broken; break it when the time has elapsed."""
-        client, names = self.client, self.names
+    async def _until_ended(self, visit: Visit, call: NumberedCall[Refused | Granted], wait: float | None) -> None:
+        """Join, and check until the barrier is opened or broken; break it when the time has elapsed."""
+        client, names, refused = self.client, self.names, WITHOUT_END
+        seen, began = client.subscriptions.messages_of(names.channel), client.runtime.now()
+        try:
+            if await self._check(visit, call) is ACQUIRED:
+                return
+        except Failure as failure:
+            # The last one has begun to wait before it opens the barrier.
+            joined = visit.last and wait != 0 and not isinstance(failure, (Rejected, Unusable))
+            if not (joined or await waits_through(client, failure, wait, began)):
+                raise
+            refused = AT_ONCE
+        deadline = Deadline.after(wait, began)
         group: WaitGroup[Waiter] = WaitGroup(client.subscriptions, names.channel, str(id(visit)), visit.notified)
-        waiting = WaitingCall(client, names.name, partial(self._check, visit, call), WITHOUT_END, deadline)
+        waiting = WaitingCall(client, names.name, partial(self._check, visit, call), refused, deadline)
         waits = self.begin_wait()
         try:
             if not await wait_by_message(waiting, group, seen):
@@ -593,4 +617,5 @@ class BarrierCore(NumberedCore):
 
     async def broken(self) -> bool:
         """Return whether it is broken."""
+        number_in(await self.client.query("GET", self.names.raw), self.names)  # Fails if the key is another program's.
         return await self.client.query("HEXISTS", self.names.channel, "broken") == 1

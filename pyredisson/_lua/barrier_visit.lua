@@ -18,6 +18,7 @@ local parties, mode, joined = tonumber(ARGV[4]), ARGV[3], tonumber(ARGV[6])
 -- A database that sees the barrier for the first time begins to count by its clock: messages reach all databases.
 local stored = redis.call('get', KEYS[1])
 local generation = tonumber(stored or clock[1] % 16 * 1000000 + clock[2])
+if (generation or 0.5) % 1 ~= 0 then return redis.error_reply('ERR value is not an integer or out of range') end
 local broken, ended = unpack(redis.call('hmget', KEYS[3], 'broken', 'ended'))
 local mine, free, count = nil, nil, 0
 local waiting = redis.call('hlen', KEYS[3]) - (broken and 1 or 0) - (ended and 1 or 0)

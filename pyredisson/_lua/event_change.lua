@@ -8,7 +8,8 @@
 -- include: repeated
 -- include: keep_record
 local reply = 0
-if tonumber(redis.call('get', KEYS[1]) or 0) % 2 ~= tonumber(ARGV[2]) then
+-- INCR fails, since it is no number.
+if (tonumber(redis.call('get', KEYS[1]) or 0) or redis.call('incr', KEYS[1])) % 2 ~= tonumber(ARGV[2]) then
     reply = 1
     -- Redis sends the message when the script ends. It comes first, so that a user who may not publish changes nothing.
     if ARGV[2] == '1' then

@@ -58,9 +58,9 @@ LINES = {
         "WaitingTooLong": "lock %(name)r: %(who)s has been waiting for %(waited).1f s%(doing)s",
         "PermitsNeverSet": "semaphore %(name)r: %(who)s waits for permits, but their number was never set: call "
         "try_set_permits(n), or make the handle with permits=n",
-        "PermitsDiffer": "semaphore %(name)r: %(who)s asked for permits=%(wanted)d, but it has %(permits)d: permits= "
-        "sets them only where there are none. Pass resize=True as well, or run: pyredisson permits %(quoted)s --set "
-        "%(wanted)d",
+        "PermitsDiffer": "semaphore %(name)r: %(who)s asked for %(wanted)d permits, but it has %(permits)d: a handle "
+        "sets them only where there are none. To change their number, run: pyredisson permits %(quoted)s --set "
+        "%(wanted)d; get_semaphore() and get_permit_expirable_semaphore() also take resize=True",
         "CampaignFailed": "%(server)s: the election %(name)r: %(failure)s; trying again",
         "ClosedWhileHolding": "a client was closed while it held %(names)s%(more)s, which it no longer renews"
         "%(until)s. A block that is left in time still releases its lock; end what holds locks before close()",

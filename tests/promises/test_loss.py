@@ -9,10 +9,12 @@ from contextlib import suppress
 import pytest
 
 from pyredisson import LockLostError, events
+from tests.promises.kinds import handle
 from tests.worlds.base import KEPT, Remote, World
 from tests.worlds.environments import each_runtime, sync_and_async
 
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
+PERMITS = "permit_expirable_semaphore"
 STRANGER = "8743c9c0-0795-4907-87fd-6c719a6b4586:7"
 
 
@@ -54,6 +56,21 @@ def test_leaving_a_block_says_that_the_lock_was_lost(world, mine):
     with pytest.raises(LockLostError), mine:
         taken_away(world)
     assert is_the_strangers(world)
+
+
+@sync_and_async
+@pytest.mark.parametrize("how", ["cut", "blackhole"])
+@pytest.mark.parametrize(("kind", "lease"), [("lock", None), (PERMITS, None), (PERMITS, SHORT)])
+def test_leaving_a_block_says_so_although_the_server_is_away(world, proxy, alice, kind, lease, how):
+    client = world.through(proxy.port, timeout=1.2, lock_watchdog_timeout=SHORT)
+    block = handle(alice, client, kind, **({"permits": 1} if kind == PERMITS else {})).hold(lease_time=lease)
+    held = block.enter()
+    getattr(proxy, how)()
+    world.until(lambda: held.lost)
+    with pytest.raises(LockLostError, match=r"'orders' was lost by .*: its lease expired") as lost:
+        block.__exit__(None, None, None)
+    assert lost.value.name == "orders"
+    proxy.heal()
 
 
 def test_unlocking_a_lost_hold_still_gives_up_what_may_stand_in_redis(world, alice):

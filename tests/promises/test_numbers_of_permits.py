@@ -11,6 +11,7 @@ import pytest
 
 from pyredisson import LockError, LockTimeoutError, events
 from tests.worlds.base import Remote, World
+from tests.worlds.environments import sync_and_async
 
 KINDS = ["semaphore", "permit_expirable_semaphore"]
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -156,8 +157,8 @@ def test_another_number_of_permits_is_logged_once_where_it_is_known(world, alice
     if told is not None:
         assert (differ[0].name, differ[0].wanted, differ[0].permits) == ("seats", wanted, told)
         text = caplog.records[0].getMessage()
-        assert f"permits={wanted}, but it has {told}" in text
-        assert f"resize=True as well, or run: pyredisson permits seats --set {wanted}" in text
+        assert f"asked for {wanted} permits, but it has {told}" in text
+        assert f"run: pyredisson permits seats --set {wanted}; get_semaphore() and " in text
 
 
 @pytest.mark.parametrize(("there", "wanted", "told"), [(5, 2, 4), (5, 4, None), (2, 5, None)])
@@ -298,3 +299,42 @@ def test_permits_that_do_not_expire_are_refused_as_those_that_do(world, client, 
             with pytest.raises(LockError, match="whose permits do not expire, as the key"):
                 call()
     assert alice.get(client, "semaphore", "seats", permits=2).available_permits() == 1
+
+
+def changes(mine: Remote, kind: str) -> list[Any]:
+    """The calls of a handle without a number of permits that would change those of the other kind."""
+    plain = [mine.release, mine.drain_permits] if kind == "semaphore" else []
+    block = partial(mine.hold, wait_time=0)
+    return [mine.try_acquire, lambda: block().enter(), partial(mine.add_permits, 1), *plain]
+
+
+@each_kind
+def test_a_handle_without_a_number_refuses_the_other_kind_too(world, alice, kind):
+    other = next(each for each in KINDS if each != kind)
+    theirs = alice.get(world.client(), other, "seats", permits=2)
+    assert theirs.acquire()
+    before = theirs.available_permits()
+    client = world.client()
+    for call in changes(alice.get(client, kind, "seats"), kind):
+        with pytest.raises(LockError, match="'seats' is of the other kind") as error:
+            call()
+        assert error.value.name == "seats"
+    with pytest.raises(LockError, match="of the other kind"):
+        alice.get(client, kind, "seats").try_set_permits(3)
+    if kind == "semaphore":
+        with pytest.raises(LockError, match="of the other kind"):
+            alice.get(client, "bounded_semaphore", "seats", value=2).acquire()
+    assert theirs.available_permits() == before == 1
+
+
+@sync_and_async
+@each_kind
+def test_looking_for_the_other_kind_costs_no_request(world, proxy, alice, kind):
+    alice.get(world.client(), kind, "seats").try_set_permits(3)
+    client = world.through(proxy.port)
+    sent = proxy.requests
+    for each in range(3):
+        mine = alice.get(client, kind, "seats")
+        permit = mine.acquire()
+        release(mine, permit)
+        assert proxy.requests - sent == 2 * (each + 1)

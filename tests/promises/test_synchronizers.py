@@ -11,7 +11,9 @@ from threading import BrokenBarrierError
 from typing import Any
 
 import pytest
+import redis.exceptions
 
+from pyredisson import OutcomeUnknownError
 from tests.worlds.base import Actor, Pending, Remote, World
 from tests.worlds.environments import in_virtual_time, interruptible, sync_and_async
 
@@ -194,3 +196,85 @@ def test_lost_replies_of_a_barrier(world, proxy, lost_by):
     assert pending.result(within=10) == 0
     assert lost.hits == 1
     assert value_of(actors[0], barriers[0], "n_waiting") == 0
+
+
+def members(world: World) -> int:
+    """How many stand at the barrier."""
+    return int(world.redis.command("HLEN", "pyredisson_barrier:{start}"))
+
+
+@sync_and_async
+def test_a_party_whose_wait_has_failed_leaves(world, proxy, alice):
+    mine = alice.get(world.through(proxy.port, timeout=1.2), "barrier", "start", 2)
+    pending = alice.start(mine.wait, 1.5)
+    world.until(lambda: members(world) == 1)
+    proxy.cut()
+    assert isinstance(pending.error(within=10), (redis.exceptions.RedisError, OutcomeUnknownError))
+    proxy.heal()
+    world.until(lambda: members(world) == 0)
+    with pytest.raises(BrokenBarrierError):  # Alone it opens none.
+        mine.wait(0.1)
+
+
+@sync_and_async
+def test_the_next_wait_takes_no_place_twice(world, proxy, alice):
+    """Whether or not the background has given up the former one."""
+    mine = alice.get(world.through(proxy.port, timeout=1.2), "barrier", "start", 2)
+    pending = alice.start(mine.wait, 1.5)
+    world.until(lambda: members(world) == 1)
+    proxy.cut()
+    assert isinstance(pending.error(within=10), (redis.exceptions.RedisError, OutcomeUnknownError))
+    proxy.heal()
+    with pytest.raises(BrokenBarrierError):
+        mine.wait(0.1)
+
+
+REFUSED = {"BUSY": "BUSY a script", "OOM": "OOM command not allowed", "LOADING": "LOADING the dataset"}
+
+
+@sync_and_async
+@pytest.mark.parametrize("action", [False, True], ids=["plain", "with an action"])
+@pytest.mark.parametrize("refusal", REFUSED)
+def test_the_last_party_waits_through_a_refusal_that_passes(world, proxy, alice, bob, action, refusal):
+    called: list[int] = []
+    more = {"action": lambda: called.append(1)} if action else {}
+    first = alice.get(world.client(), "barrier", "start", 2, **more)
+    last = bob.get(world.through(proxy.port), "barrier", "start", 2, **more)
+    waiting = alice.start(first.wait, 20)
+    world.until(lambda: members(world) == 1)
+    refused = proxy.refuse_request(lambda args: b"wait" in args and (b"now" in args or not action), REFUSED[refusal], 1)
+    assert last.wait(10) == 1
+    assert waiting.result(within=5) == 0
+    assert (refused.hits, called) == (1, [1] * action)
+
+
+@sync_and_async
+def test_a_refusal_ends_a_wait_of_no_time(world, proxy, alice, bob):
+    """And leaves nothing behind."""
+    more = {"action": lambda: None}
+    first = alice.get(world.client(), "barrier", "start", 2, **more)
+    last = bob.get(world.through(proxy.port), "barrier", "start", 2, **more)
+    waiting = alice.start(first.wait, 20)
+    world.until(lambda: members(world) == 1)
+    proxy.refuse_request(lambda args: b"now" in args, "BUSY a script", 1)
+    with pytest.raises(redis.exceptions.ResponseError, match="BUSY"):
+        last.wait(0)
+    world.until(lambda: members(world) == 1)
+    assert last.wait(0) == 1
+    assert waiting.result(within=5) == 0
+
+
+@sync_and_async
+def test_a_failing_action_breaks_the_barrier_once_the_server_is_back(world, proxy, alice, bob):
+    def fail() -> None:
+        proxy.cut()
+        raise ZeroDivisionError
+
+    first = alice.get(world.client(max_wait_without_check=60), "barrier", "start", 2)
+    last = bob.get(world.through(proxy.port, timeout=1.2), "barrier", "start", 2, action=fail)
+    waiting = alice.start(first.wait, 30)
+    world.until(lambda: members(world) == 1)
+    with pytest.raises(ZeroDivisionError):
+        last.wait(5)
+    proxy.heal()
+    assert isinstance(waiting.error(within=10), BrokenBarrierError)

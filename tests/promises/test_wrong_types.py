@@ -30,10 +30,17 @@ FITTING = {
 }
 
 HASHES = ["lock", "fair_lock", "fenced_lock", "spin_lock", "non_reentrant_lock", "read_lock", "write_lock"]
-STRINGS = ["token_lock", "semaphore", "permit_expirable_semaphore", "count_down_latch"]
+NUMBERS = ["semaphore", "permit_expirable_semaphore", "count_down_latch", "event", "barrier"]
+STRINGS = ["token_lock", *NUMBERS]
+MORE: dict[str, dict[str, Any]] = {"barrier": {"parties": 2}}
 
 
 def uses(used: Any, kind: str) -> list[Any]:
+    if kind == "event":
+        return [used.set, used.clear, used.is_set, lambda: used.wait(5)]
+    if kind == "barrier":
+        values = [partial(used._actor.do, partial(getattr, used.real, value)) for value in ("n_waiting", "broken")]
+        return [lambda: used.wait(5), used.reset, used.abort, *values]
     if kind == "count_down_latch":
         return [used.count_down, used.get_count, lambda: used.wait(5)]
     if kind == "permit_expirable_semaphore":
@@ -47,7 +54,7 @@ def uses(used: Any, kind: str) -> list[Any]:
 
 def other_uses(used: Any, kind: str) -> list[Any]:
     """Those for which any string will do."""
-    if kind not in STRINGS[1:]:
+    if kind not in NUMBERS[:3]:
         return []
     methods = {"count_down_latch": "try_set_count", "semaphore": "try_set_permits"}
     firsts = [partial(getattr(used, methods[kind]), 1)] if kind in methods else []
@@ -62,7 +69,7 @@ FOREIGN = [
 
 @pytest.mark.parametrize(("kind", "stored"), FOREIGN)
 def test_the_error_says_what_the_key_holds(world, kind, stored):
-    used = handle(world.actor(), world.client(), kind)
+    used = handle(world.actor(), world.client(), kind, **MORE.get(kind, {}))
     world.redis.command(*STORED[stored])
     before = world.redis.command("TYPE", "orders")
     for use in (*uses(used, kind), *other_uses(used, kind)):
@@ -200,14 +207,15 @@ def test_an_owner_that_would_wait_for_its_own_hold_of_another_kind_gets_an_error
     other.unlock()
 
 
-@pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore", "count_down_latch"])
+@pytest.mark.parametrize("kind", NUMBERS)
 def test_a_string_that_is_no_number_is_named_in_the_error(world, kind):
-    used = handle(world.actor(), world.client(), kind)
+    used = handle(world.actor(), world.client(), kind, **MORE.get(kind, {}))
     world.redis.command(*STORED["string"])
     for use in uses(used, kind):
         with pytest.raises(LockError, match=r"'orders' .*not an integer") as error:
             use()
         assert error.value.name == "orders"
+    assert world.redis.command("GET", "orders") == b"something"
 
 
 # ---- members of a multi-lock -----------------------------------------------------------------------------------------

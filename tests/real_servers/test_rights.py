@@ -88,6 +88,20 @@ def test_what_is_no_kind_of_lock(own, kind):
     assert denied(own) == 0
 
 
+@pytest.mark.parametrize("kind", ["semaphore", "bounded semaphore"])
+def test_a_user_who_may_not_see_the_other_kind_of_semaphore_acquires(own, kind):
+    rules = [rule for rule in documented(kind) if rule != "~{orders*}:timeout"]
+    optional = [*rights.as_rules(rights.DIAGNOSIS), "+client", "~pyredisson_client:*", "~redisson_lock_queue:*"]
+    with Redisson.from_url(user(own, *documented("plain lock"), *rules, *optional)) as client:
+        for name in ("orders", "orders:2", "orders:3"):
+            semaphore = client.get_semaphore(name)
+            assert not semaphore.try_acquire()
+            semaphore.release()
+            assert semaphore.try_acquire()
+            assert semaphore.available_permits() == 0
+    assert denied(own) == 1  # It looks for no other name.
+
+
 TOOLS = "`ls`, `show`, `why`, `clients`, `leaks`, `web`, `permits`, `metrics`"
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.scripts.harness import FREE, Case, In
+from tests.scripts.harness import FREE, LOCK, Call, Case, In
 from tests.scripts.numbered_cases import (
+    DONE,
     ENDLESS,
     EXPIRED,
     NEVER_MS,
     PERMIT,
     PERMIT_2,
+    PERMITS,
     TAKEN,
+    TOTAL,
     add_expirable,
     count_permits,
     done,
@@ -24,6 +27,7 @@ from tests.scripts.numbered_cases import (
     set_permits,
     take_permit,
     taken,
+    total,
 )
 
 #: Other permits than PERMIT and PERMIT_2.
@@ -37,6 +41,13 @@ CASES: Final = [
         [1, 0, -1],
         permits(0) | taken((PERMIT_2, NEVER_MS)) | done(5, 1),
         sends(1),
+    ),
+    Case(
+        "of a semaphore of the other kind none is taken",
+        permits(2) | total(2),
+        Call("permit_acquire", (LOCK, DONE, PERMITS, TAKEN, TOTAL), (5, PERMIT, "PUBLISH", -1)),
+        [-1],
+        permits(2) | total(2),
     ),
     Case(
         "a repeat without a record is known by the id of its permit",

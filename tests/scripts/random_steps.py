@@ -321,6 +321,7 @@ CALLS: Final[list[tuple[str, str, str, str]]] = [
     ("barrier_visit", "counter", "name done barrier", "number publish visit 2 visitor generation long opens"),
     ("latch_count_down", "counter", "name done latch_channel", "number 0 publish"),
     ("semaphore_acquire", "counter", "name done", "number few"),
+    ("semaphore_acquire", "counter", "name done taken", "number few"),
     ("semaphore_acquire_waiting", "counter", "name done waiting", "number few wait"),
     ("semaphore_stop_waiting", "counter", "name waiting", "waiter publish"),
     ("semaphore_stop_waiting", "counter", "name waiting taken", "waiter publish"),
@@ -331,6 +332,7 @@ CALLS: Final[list[tuple[str, str, str, str]]] = [
     ("semaphore_drain", "counter", "name done total", "number"),
     ("semaphore_undo", "counter", "name done permits_channel waiting?", "number undone publish"),
     ("permit_acquire", "counter", "name done permits_channel taken", "number permits publish permit_lease"),
+    ("permit_acquire", "counter", "name done permits_channel taken total", "number permits publish permit_lease"),
     (
         "permit_acquire_waiting",
         "counter",

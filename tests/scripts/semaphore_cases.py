@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.scripts.harness import FREE, WRONGTYPE, Case, lock
+from tests.scripts.harness import FREE, LOCK, WRONGTYPE, Call, Case, lock
 from tests.scripts.numbered_cases import (
+    DONE,
+    ENDLESS,
     GATE,
     NOT_AN_INTEGER,
+    TAKEN,
     TOTAL,
     add_permits,
     count_down,
@@ -20,12 +23,27 @@ from tests.scripts.numbered_cases import (
     sends,
     set_counter,
     take_permits,
+    taken,
     total,
     undo,
 )
 
 CASES: Final = [
     Case("all permits are taken", permits(3), take_permits(3), [3, 0], permits(0) | done(5, 3)),
+    Case(
+        "permits are taken of one that is not of the other kind",
+        permits(3),
+        Call("semaphore_acquire", (LOCK, DONE, TAKEN), (5, 1)),
+        [1, 2],
+        permits(2) | done(5, 1),
+    ),
+    Case(
+        "of one of the other kind none is taken",
+        permits(3) | taken(ENDLESS),
+        Call("semaphore_acquire", (LOCK, DONE, TAKEN), (5, 1)),
+        [-1],
+        permits(3) | taken(ENDLESS),
+    ),
     # Giving back.
     Case(
         "out of memory: a permit is released",

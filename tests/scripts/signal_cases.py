@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.scripts.compared_servers import Message
 from tests.scripts.harness import CHANNEL, EPOCH, FREE, FREED, LOCK, ME, RELEASED, Call, Case, State, lock
-from tests.scripts.numbered_cases import DONE, PERMITS, WAIT_QUEUE, done, permits, sends
+from tests.scripts.numbered_cases import DONE, NOT_AN_INTEGER, PERMITS, WAIT_QUEUE, done, permits, sends
 from tests.simulated.engine.redis import Entry
 
 SIGNAL: Final = b"pyredisson_event:{orders}"
@@ -117,5 +117,8 @@ CASES: Final = [
     ),
     Case("an event is cleared", permits(1), change(0), 1, permits(2, HOUR_MS) | done(5, 1)),
     Case("an event that is set stays so", permits(1), change(1), 0, permits(1) | done(5, 0)),
+    Case("an error if the event is no number", permits("dark"), change(0), NOT_AN_INTEGER),
+    Case("an error if the barrier is no number", permits("dark"), visit("wait"), NOT_AN_INTEGER),
+    Case("an error if the barrier is no whole number", permits("0.5"), visit("reset"), NOT_AN_INTEGER),
     Case("one that was notified says so", waiting("b:1"), leave("a:1", 0), 0, waiting("b:1") | done(5, 0)),
 ]
