@@ -297,24 +297,26 @@ class PermitsCore(NumberedCore, ABC):
         if exists:
             raise self.other_kind_error()
 
-    async def _send_looking(self, call: NumberedCall[PermitOutcome]) -> PermitOutcome:
+    async def _look(self, call: NumberedCall[PermitOutcome]) -> PermitOutcome:
         """Send an acquire; the first one of a client also looks whether the semaphore is of the other kind."""
-        ledger, looked, script, answer = self.client.ledger, ("kind", self.stored.label), call.script, None
+        ledger, looked, script, known = self.client.ledger, ("kind", self.stored.label), call.script, False
         self._kind_known = not (ledger.may_look and self._reports_first(*looked))
         if self._kind_known:
             return await call.send()
         try:
-            answer = await call.send(script._replace(keys=(*script.keys, self.key_of_other_kind)))
-        except Rejected as rejected:
-            if "NOPERM" not in str(rejected.cause):
-                raise
-            ledger.may_look = False
-            answer = await call.send()
+            try:
+                answer = await call.send(script._replace(keys=(*script.keys, self.key_of_other_kind)))
+            except Rejected as rejected:
+                if "NOPERM" not in str(rejected.cause):
+                    raise
+                ledger.may_look = False
+                answer = await call.send()
+            known = type(answer) is not OtherKind
+            return answer
         finally:
-            self._kind_known = answer is not None and type(answer) is not OtherKind
-            if not self._kind_known:
+            self._kind_known = known
+            if not known:
                 ledger.report_again((self.names.name, *looked))
-        return answer
 
     def other_kind_error(self) -> LockError:
         """Return the error for a semaphore whose permits are those of the other kind."""
@@ -377,9 +379,7 @@ class PermitsCore(NumberedCore, ABC):
             if wait != 0 and subscriptions.channels:  # Else no message can arrive.
                 seen = subscriptions.messages_of(self.names.channel)
             try:
-                first = None
-                if self._first is None:
-                    first = await (call.send() if self._kind_known else self._send_looking(call))
+                first = await (call.send() if self._kind_known else self._look(call)) if self._first is None else None
                 if call.granted and hold is None and not subscriptions.groups:
                     answer: Answer = ACQUIRED
                 else:

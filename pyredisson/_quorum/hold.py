@@ -226,9 +226,10 @@ class MultiHold(Owned):
         for own, part, vote in zip(self.ownerships, self.parts, self.votes, strict=True):
             if part is None or not vote:
                 continue
-            if own.given_up(part):
+            usual = own.in_flight.pending is None and not own.in_flight.due and part.state is HoldState.HELD
+            if not usual and own.given_up(part):
                 deadlines.append(math.inf)
-            elif part.state is HoldState.HELD and own.loss is None and part not in own.claimed():
+            elif own.loss is None and (usual or (part.state is HoldState.HELD and part not in own.claimed())):
                 deadlines.append(own.deadline)
         return certain_until(deadlines, self.quorum)
 

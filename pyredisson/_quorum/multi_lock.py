@@ -141,8 +141,13 @@ class MultiLockCore(HolderCore[MultiHold]):
         """Return the innermost hold of the caller."""
         who, found = self.owner(), None
         for index, lock in enumerate(self.locks):
-            if found is None or not _is_last(found, index, lock):
-                found = innermost(lock.ownerships_of(who), self._key, found)
+            if found is not None:
+                own = found.ownerships[index]
+                # Else it is of another lock: that of another handle may have its nodes in another order.
+                same = own.table is lock.client.ownerships and own.name == lock.names.name
+                if same and own.holds[-1:] == [found.parts[index]]:
+                    continue
+            found = innermost(lock.ownerships_of(who), self._key, found)
         return found
 
     def _ownerships(self, who: Caller) -> tuple[Ownership, ...]:
@@ -409,16 +414,6 @@ class MultiLockCore(HolderCore[MultiHold]):
                     text = f"{member.name!r} is {text}"
                 return text, found.holder, False
         return None, None, free == len(self.members)
-
-
-def _is_last(whole: MultiHold, index: int, lock: LockCore) -> bool:
-    """Whether a part of a hold is the last that its owner has of this lock.
-
-    If it is of another one, whose handle has its nodes in another order, that is not known.
-    """
-    own = whole.ownerships[index]
-    same = own.table is lock.client.ownerships and own.name == lock.names.name
-    return same and own.holds[-1:] == [whole.parts[index]]
 
 
 def _raise_if_ended(whole: MultiHold) -> None:

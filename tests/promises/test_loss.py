@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -63,7 +64,8 @@ def test_leaving_a_block_says_that_the_lock_was_lost(world, mine):
 @pytest.mark.parametrize(("kind", "lease"), [("lock", None), (PERMITS, None), (PERMITS, SHORT)])
 def test_leaving_a_block_says_so_although_the_server_is_away(world, proxy, alice, kind, lease, how):
     client = world.through(proxy.port, timeout=1.2, lock_watchdog_timeout=SHORT)
-    block = handle(alice, client, kind, **({"permits": 1} if kind == PERMITS else {})).hold(lease_time=lease)
+    more: dict[str, Any] = {"permits": 1} if kind == PERMITS else {}
+    block = handle(alice, client, kind, **more).hold(lease_time=lease)
     held = block.enter()
     getattr(proxy, how)()
     world.until(lambda: held.lost)
