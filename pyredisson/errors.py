@@ -86,7 +86,7 @@ class LockLostError(LockNotOwnedError):
     """The calling thread (or task) held the lock, and lost it: the lease expired, or the lock was taken from it."""
 
     _early = False  # Whether no one else can have acquired it by then, unless it was taken away.
-    _confirmed = True  # Whether its server has said that it was not.
+    _confirmed = True  # Whether its server has confirmed that it was not.
 
 
 class LockTimeoutError(LockError, TimeoutError):

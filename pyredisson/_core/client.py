@@ -373,10 +373,9 @@ class ClientCore:
                 await runtime.sleep(REPEAT.pause(failures, runtime.jitter))
                 failures += 1
                 sent = runtime.now()
-            epoch = self._epoch_now(ownership, request_id)
-            left = max(min(patience, over - sent), 0.001)
+            request = call.request(self._epoch_now(ownership, request_id), repeat)
             try:
-                reply = await self.send(call.request(epoch, repeat), left, call.reader)
+                reply = await self.send(request, max(min(patience, over - sent), 0.001), call.reader)
                 if (stale := read_stale(reply)) is None:
                     return reply, sent, repeat
                 setback = stale

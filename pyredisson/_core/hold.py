@@ -238,7 +238,7 @@ def why_expired(held: Ownership) -> str:
 def lost_error(held: Owned, reason: str = GONE, *, confirmed: bool = True) -> LockLostError:
     """The error for a holder who comes to use or to release what it lost.
 
-    ``confirmed``: whether the server has said that what was given up had not been taken away.
+    ``confirmed``: whether the server has confirmed that what was given up had not been taken away.
     """
     lost = f"{held.what} {held.name!r} was lost by {held.who.describe()}: {reason}"
     left = reason.left() if isinstance(reason, InMargin) else None

@@ -720,11 +720,8 @@ async def release(whole: MultiHold, progress: Progress | None, *, block: bool = 
     lost = whole.find_loss()
     if lost is None and not whole.released and whole.certain_until() <= client.runtime.now():
         lost = whole.why_ended()
-    if lost is not None:
-        until = 0.0  # The outcome is known: what no server confirms at once is released in the background.
     early = None if lost is None else given_up(lost)
-    note = CallNote(client.runtime.thread())
-    confirmed = True
+    note, confirmed = CallNote(client.runtime.thread()), True
     try:
         whole.note_call(note)
         if whole.state is HoldState.OVER:
@@ -736,7 +733,8 @@ async def release(whole: MultiHold, progress: Progress | None, *, block: bool = 
             # Its owner may acquire a member anew at this moment. The rest of a lease that has ended runs out by itself.
             whole.forget_ended()
         await wait_for_turns(whole)
-        outcomes, in_doubt = await _release_parts(whole, until, block=block)
+        # If it is lost the outcome is known: what no server confirms at once is released in the background.
+        outcomes, in_doubt = await _release_parts(whole, until if lost is None else 0.0, block=block)
         if lost is None:
             confirmed = await _confirmed(whole, outcomes)
     except BaseException as error:

@@ -436,7 +436,7 @@ def _node(number: int, address: str | None) -> str:
 
 
 def _place(client: ClientCore) -> str:
-    """Return what tells the server of a client from others, the same in all processes if that is known."""
+    """Return what distinguishes the server of a client from others, the same in all processes if that is known."""
     return client.place or str(id(client))
 
 
