@@ -533,7 +533,8 @@ async def waits_through(client: ClientCore, failure: Failure, wait: float | None
 #                                                          BACKGROUND by take_over
 #                                                          BACKGROUND_AGAIN by take_over (of an acquire)
 #                                                          DOUBTFUL by doubt, undo_acquire, redo_release
-#                                                          SETTLED by an end, begin_release (after a loss)
+#                                                          SETTLED by an end, take_back_release
+#                                                          SETTLED by begin_release (after a loss)
 # DOUBTFUL         one may have run; none is under way     SENT by begin_release
 #                                                          SENT_AGAIN by begin_acquire, take_over
 #                                                          BACKGROUND_AGAIN by take_over

@@ -225,7 +225,6 @@ class PermitSemaphoreCore(PermitsCore):
         """Make more permits available, or fewer. ``progress``: see ``run_to_the_end``."""
         more = count_of(permits, "permits", signed=True)
         await self.first_use(again=True)
-        await self._check_kind()
         script = ScriptCall("permit_add", (more, PUBLISH), (self.names.channel, *self.wait_queue_keys()))
         await self.change("an add_permits", script, progress)
 

@@ -131,10 +131,9 @@ class SemaphoreCore(PermitsCore):
         if not given:
             self.client.check_open()
             return
-        if self._first is not None or not self._kind_known:
+        if self._first is not None:
             self.client.check_open()
             await self.first_use()
-            await self._check_kind()
         call, presence = self.begin(self.releasing(given)), self.client.presence
         try:
             if not await call.once(progress):
@@ -200,7 +199,6 @@ class SemaphoreCore(PermitsCore):
         """Make more permits available, or fewer. ``progress``: see ``run_to_the_end``."""
         more = count_of(permits, "permits", signed=True)
         await self.first_use(again=True)
-        await self._check_kind()
         await self.change("an add_permits", self._changing("semaphore_add", more, PUBLISH), progress)
 
     async def drain_permits(self) -> int:

@@ -302,10 +302,10 @@ def test_permits_that_do_not_expire_are_refused_as_those_that_do(world, client, 
 
 
 def changes(mine: Remote, kind: str) -> list[Any]:
-    """The calls of a handle without a number of permits that would change those of the other kind."""
-    plain = [mine.release, mine.drain_permits] if kind == "semaphore" else []
+    """The calls of a handle without a number of permits that would take those of the other kind."""
+    plain = [mine.drain_permits] if kind == "semaphore" else []
     block = partial(mine.hold, wait_time=0)
-    return [mine.try_acquire, lambda: block().enter(), partial(mine.add_permits, 1), *plain]
+    return [mine.try_acquire, lambda: block().enter(), *plain]
 
 
 @each_kind

@@ -137,6 +137,7 @@ class PermitScene(Scene):
         done = self.case.finishes or not interrupted
         expected = 0 if self.case is CASES["wait at a latch"] else TOTAL + (self.case.change if done else 0)
         assert self.count() == expected
+        self.redis("DEL", "{seats}:timeout")  # Else it would be no semaphore for what comes.
 
         async def go_on(client: SimulatedClient) -> None:
             semaphore = client.get_semaphore("seats")

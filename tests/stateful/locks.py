@@ -176,8 +176,9 @@ class LockMachine(Machine):
         assert self.handles[index][self._kind(number)].force_unlock() is (self.holder is not None)
         self.holder = None
         owner = self.owners[index]
-        owner.levels.clear()
-        owner.over, owner.lost = 0, False
+        owner.over = 0
+        if not owner.lost:  # What was lost before is lost, until it is unlocked.
+            owner.levels.clear()
         for other, each in enumerate(self.owners):
             if other != index and other % 2 == index % 2 and each.levels:
                 each.lost = True  # One of the same client is told at once.

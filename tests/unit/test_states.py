@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from pyredisson._core import requests, waiting
-from pyredisson._core.hold import SingleHold
+from pyredisson._core.hold import HoldState, SingleHold
 from pyredisson._core.names import ACQUIRED, GO, NOTIFIED, NOTIFIED_ALONE, OBSERVE, OBSERVE_AND_ATTEMPT, LockNames
 from pyredisson._core.ownership import Ownership
 from pyredisson._core.requests import Pending, RequestState
@@ -106,6 +106,8 @@ CALLS: dict[str, Call] = {
     "granted": of_acquire(lambda own: [own.granted(own.request_id, hold, 1000.0) for hold in own.in_flight.holds]),
     "refused": of_acquire(lambda own: own.refused(own.request_id)),
     "begin_release": lambda own: own.begin_release(*held(own)),
+    "begin_release of a condition": lambda own: own.begin_release(*held(own), becoming=HoldState.GIVEN_UP),
+    "take_back_release": lambda own: own.take_back_release(own.request_id),
     "released": of_release(lambda own: own.released(own.request_id, 0.0)),
     "lose_one": of_release(lambda own: own.lose_one(own.request_id, "gone", 1000.0)),
     "given_back": if_pending((Pending.ACQUIRE, Pending.WAIT), lambda own: own.given_back(own.request_id)),
@@ -145,7 +147,8 @@ def situation_of(ownership: Ownership) -> object:
         return None
     those = tuple((hold.state, hold in holds) for hold in request.holds)
     state = state_of(ownership), ownership.pending, tuple(hold.state for hold in holds), those
-    return *state, len(request.due), request.queued_ms, ownership.loss
+    gives_up = ownership.pending is Pending.RELEASE and request.becoming is HoldState.GIVEN_UP
+    return *state, gives_up, len(request.due), request.queued_ms, ownership.loss
 
 
 def test_the_walk_makes_each_call_that_changes_a_request():
