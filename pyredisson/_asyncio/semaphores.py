@@ -256,7 +256,7 @@ class Semaphore(AnySemaphore):
             refuse(self.try_acquire, unknown)
         return await self._core.acquire(permits, wait_seconds(wait_time))
 
-    async def release(self, permits: int = 1) -> None:
+    async def release(self, permits: int = 1, **unknown: NoReturn) -> None:
         """Release ``permits`` permits, whichever caller acquired them, and wake that number of waiters.
 
         Example::
@@ -270,6 +270,8 @@ class Semaphore(AnySemaphore):
             ClientClosedError: The client was closed.
             redis.exceptions.RedisError: The server could not be reached, or refused the request.
         """
+        if unknown:
+            refuse(self.release, unknown)
         await self._core.release(permits)
 
     async def drain_permits(self) -> int:
@@ -445,7 +447,7 @@ class PermitExpirableSemaphore(AnySemaphore):
             refuse(self.try_acquire, unknown)
         return await self._core.try_acquire(wait_time, lease_time, permits)
 
-    async def release(self, permit_id: str | list[str]) -> None:
+    async def release(self, permit_id: str | list[str], **unknown: NoReturn) -> None:
         """Release a permit by its id, whichever caller acquired it, and wake one waiter.
 
         Example::
@@ -467,9 +469,11 @@ class PermitExpirableSemaphore(AnySemaphore):
             ClientClosedError: The client was closed.
             redis.exceptions.RedisError: The server could not be reached, or refused the request.
         """
+        if unknown:
+            refuse(self.release, unknown)
         await self._core.release(permit_id)
 
-    async def try_release(self, permit_id: str | list[str]) -> bool:
+    async def try_release(self, permit_id: str | list[str], **unknown: NoReturn) -> bool:
         """Release a permit by its id, or a list of them. Raises as :meth:`release`, except for ``LockNotOwnedError``.
 
         Example::
@@ -483,6 +487,8 @@ class PermitExpirableSemaphore(AnySemaphore):
         Returns:
             Whether the permit existed and had not expired; of a list, whether all did. Else none of them was released.
         """
+        if unknown:
+            refuse(self.try_release, unknown)
         return await self._core.try_release(permit_id)
 
     async def update_lease_time(self, permit_id: str, lease_time: Seconds | None) -> bool:

@@ -354,7 +354,7 @@ class BoundedSemaphore(Handle):
             refuse(self.acquire, unknown)
         return await self._core.take(blocking, timeout)
 
-    async def release(self, n: int = 1) -> None:
+    async def release(self, n: int = 1, **unknown: NoReturn) -> None:
         """Release ``n`` permits, whichever caller acquired them, and wake that number of waiters.
 
         Example::
@@ -366,6 +366,8 @@ class BoundedSemaphore(Handle):
             ValueError: More would be available than the semaphore had at first; nothing was released. Or ``n`` < 1.
             OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`Semaphore.release`.
         """
+        if unknown:
+            refuse(self.release, unknown)
         await self._core.give(n)
 
     async def locked(self) -> bool:

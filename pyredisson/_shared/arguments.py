@@ -60,8 +60,8 @@ _YIELDS: Final = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 def _says_what_is_meant(method: FunctionType) -> Callable[..., Any]:
     """Return a method of ours that refuses keywords that it does not have, by :func:`refuse`.
 
-    One that acquires has ``**unknown``, and calls :func:`refuse` itself: an exception that a signal handler raises here
-    would lose what it has acquired. Its signature is shown without that.
+    One that acquires or releases has ``**unknown``, and calls :func:`refuse` itself: an exception that a signal handler
+    raises here would lose what it has acquired, or keep what it is to release. Its signature is shown without that.
     """
     code = method.__code__
     known = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])

@@ -259,7 +259,7 @@ class Semaphore(AnySemaphore):
             refuse(self.try_acquire, unknown)
         return run(self._core.acquire(permits, wait_seconds(wait_time)))
 
-    def release(self, permits: int = 1) -> None:
+    def release(self, permits: int = 1, **unknown: NoReturn) -> None:
         """Release ``permits`` permits, whichever caller acquired them, and wake that number of waiters.
 
         Example::
@@ -273,6 +273,8 @@ class Semaphore(AnySemaphore):
             ClientClosedError: The client was closed.
             redis.exceptions.RedisError: The server could not be reached, or refused the request.
         """
+        if unknown:
+            refuse(self.release, unknown)
         run_to_the_end(self._core.release, permits)
 
     def drain_permits(self) -> int:
@@ -448,7 +450,7 @@ class PermitExpirableSemaphore(AnySemaphore):
             refuse(self.try_acquire, unknown)
         return run(self._core.try_acquire(wait_time, lease_time, permits))
 
-    def release(self, permit_id: str | list[str]) -> None:
+    def release(self, permit_id: str | list[str], **unknown: NoReturn) -> None:
         """Release a permit by its id, whichever caller acquired it, and wake one waiter.
 
         Example::
@@ -470,9 +472,11 @@ class PermitExpirableSemaphore(AnySemaphore):
             ClientClosedError: The client was closed.
             redis.exceptions.RedisError: The server could not be reached, or refused the request.
         """
+        if unknown:
+            refuse(self.release, unknown)
         run_to_the_end(self._core.release, permit_id)
 
-    def try_release(self, permit_id: str | list[str]) -> bool:
+    def try_release(self, permit_id: str | list[str], **unknown: NoReturn) -> bool:
         """Release a permit by its id, or a list of them. Raises as :meth:`release`, except for ``LockNotOwnedError``.
 
         Example::
@@ -486,6 +490,8 @@ class PermitExpirableSemaphore(AnySemaphore):
         Returns:
             Whether the permit existed and had not expired; of a list, whether all did. Else none of them was released.
         """
+        if unknown:
+            refuse(self.try_release, unknown)
         return run(self._core.try_release(permit_id))
 
     def update_lease_time(self, permit_id: str, lease_time: Seconds | None) -> bool:

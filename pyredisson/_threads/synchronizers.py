@@ -357,7 +357,7 @@ class BoundedSemaphore(Handle):
             refuse(self.acquire, unknown)
         return run(self._core.take(blocking, timeout))
 
-    def release(self, n: int = 1) -> None:
+    def release(self, n: int = 1, **unknown: NoReturn) -> None:
         """Release ``n`` permits, whichever caller acquired them, and wake that number of waiters.
 
         Example::
@@ -369,6 +369,8 @@ class BoundedSemaphore(Handle):
             ValueError: More would be available than the semaphore had at first; nothing was released. Or ``n`` < 1.
             OutcomeUnknownError, ClientClosedError, redis.exceptions.RedisError: As :meth:`Semaphore.release`.
         """
+        if unknown:
+            refuse(self.release, unknown)
         run_to_the_end(self._core.give, n)
 
     def locked(self) -> bool:
