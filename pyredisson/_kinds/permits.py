@@ -380,7 +380,8 @@ class PermitsCore(NumberedCore, ABC):
                 seen = subscriptions.messages_of(self.names.channel)
             try:
                 first = await (call.send() if self._kind_known else self._look(call)) if self._first is None else None
-                if call.granted and hold is None and not subscriptions.groups:
+                in_time = hold is None or client.runtime.now() - call.begun < hold.certain
+                if call.granted and in_time and not subscriptions.groups:
                     answer: Answer = ACQUIRED
                 else:
                     attempt = PermitAttempt(self, call, each, wait, hold)
