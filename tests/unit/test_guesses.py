@@ -103,7 +103,7 @@ def test_a_keyword_of_a_handle(client, method, wrong, instead):
         ("get_semaphore", "acquire", "blocking", r"try_acquire\(\) does not wait"),
         ("get_semaphore", "try_set_permits", "permits", "use n"),
         ("get_semaphore", "expire", "ttl", "use seconds"),
-        ("get_permit_expirable_semaphore", "release", "id", "use permit_id"),
+        ("get_permit_expirable_semaphore", "update_lease_time", "id", "use permit_id"),
         ("get_permit_expirable_semaphore", "hold", "permits", r"acquire\(permits=n\)"),
         ("get_bounded_semaphore", "acquire", "wait_time", "use timeout"),
         ("get_bounded_semaphore", "release", "permits", "use n"),
