@@ -365,11 +365,10 @@ class PermitsCore(NumberedCore, ABC):
     async def acquire_for(
         self, call: NumberedCall[PermitOutcome], wait: float | None, *, each: int = 1, hold: SingleHold | None = None
     ) -> bool:
-        """Make attempts until permits are granted, or until ``wait`` seconds have passed.
+        """Make attempts until permits are granted, or until ``wait`` seconds (``None``: without end) have passed.
 
         Args:
             call: The acquire.
-            wait: Seconds; ``None``: without end.
             each: The permits that it acquires. Waiters for the same number share answers.
             hold: What is to be held, if it has a lease.
         """
