@@ -139,7 +139,7 @@ def test_closing_ends_the_wait_of_a_multi_lock(world, proxy, unique_name, how, w
     else:
         getattr(proxy, how)()
     waiting = actor.start(lock.try_lock, wait)
-    time.sleep(1.0)
+    time.sleep(1.0)  # The wait goes on through the outage, between two of its rounds.
     assert not waiting.done()
     world.run(client.close)
     with pytest.raises(ClientClosedError):
