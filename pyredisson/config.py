@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import itertools
 import math
@@ -215,6 +214,8 @@ def _check_settings(made: Callable[..., None]) -> Callable[..., None]:
             raise TypeError(f"settings are passed by name: Config(lock_watchdog_timeout={shown(args[0])}, ...)")
         for name in settings:
             if name not in Config.__dataclass_fields__:
+                import difflib  # Slow to import.
+
                 near = difflib.get_close_matches(name, Config.__dataclass_fields__, 1)
                 instead = _INSTEAD.get(name) or (f"did you mean {near[0]}?" if near else "see the page on Config")
                 raise TypeError(f"Config has no setting {name!r}: {instead}")

@@ -9,7 +9,6 @@ from pyredisson import _kinds as kinds
 from pyredisson._asyncio import fast_path
 from pyredisson._asyncio.hold import Hold
 from pyredisson._core.deadline import Seconds, wait_seconds
-from pyredisson._quorum.hold import majority
 from pyredisson._shared.arguments import cores_of, refuse, wait_of
 from pyredisson._shared.client import Handle
 from pyredisson.lease import AsyncLease as Lease
@@ -697,4 +696,6 @@ class RedLock(MultiLock):
     __slots__ = ()
 
     def __init__(self, *locks: Lock) -> None:
+        from pyredisson._quorum.hold import majority  # As late as the rest of a quorum: few programs need it.
+
         super().__init__(*locks, quorum=majority(len(locks)))

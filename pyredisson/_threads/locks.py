@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, final, overload
 from pyredisson import _kinds as kinds
 from pyredisson._core.deadline import Seconds, wait_seconds
 from pyredisson._core.runtime import run, run_to_the_end
-from pyredisson._quorum.hold import majority
 from pyredisson._shared.arguments import cores_of, refuse, wait_of
 from pyredisson._shared.client import Handle
 from pyredisson._threads import fast_path
@@ -681,4 +680,6 @@ class RedLock(MultiLock):
     __slots__ = ()
 
     def __init__(self, *locks: Lock) -> None:
+        from pyredisson._quorum.hold import majority  # As late as the rest of a quorum: few programs need it.
+
         super().__init__(*locks, quorum=majority(len(locks)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-import shlex
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -194,6 +193,8 @@ def _words(event: events.Event) -> dict[str, Any]:
         case events.HeldTooLong(stack=stack) | events.WaitingTooLong(stack=stack):
             words["doing"] = "; it is at:\n" + "\n".join(stack) if stack else ""
         case events.PermitsDiffer(name=name):
+            import shlex  # Slow to import.
+
             words["quoted"] = shlex.quote(name)
         case events.CampaignFailed(error=error):
             words["failure"] = str(error) or repr(error)
