@@ -680,6 +680,4 @@ class RedLock(MultiLock):
     __slots__ = ()
 
     def __init__(self, *locks: Lock) -> None:
-        from pyredisson._quorum.hold import majority  # As late as the rest of a quorum: few programs need it.
-
-        super().__init__(*locks, quorum=majority(len(locks)))
+        super().__init__(*locks, quorum=len(locks) // 2 + 1)
