@@ -309,7 +309,7 @@ class Factory(NotPortable, shown="Redisson"):
         return LeaderElection(self, make_core(self._core, kinds.ElectionCore, name))
 
     def new_owner(self) -> Owner:
-        """Return a new owner of locks, independent of threads and threads, for ``get_lock(name, owner=owner)``.
+        """Return a new owner of locks, independent of its callers, for ``get_lock(name, owner=owner)``.
 
         Example::
 
