@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 import random
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, fields
@@ -263,23 +262,26 @@ class ExponentialBackoff:
     Source: Redisson's ``LockOptions.ExponentialBackOff``, whose jitter is at most one millisecond per failed attempt.
 
     Args:
-        initial: The first delay, in seconds.
-        maximum: The longest delay, in seconds.
+        initial: The first delay, in seconds, or a ``timedelta``.
+        maximum: The longest delay, likewise.
         multiplier: The ratio of a delay to the previous one.
 
     Raises:
-        TypeError: A value is not a number.
+        TypeError: A value is neither a number nor, for a delay, a ``timedelta``.
         ValueError: A value is not positive and finite, ``multiplier`` is below 1, or ``maximum`` below ``initial``.
     """
 
-    initial: float = 0.001
-    maximum: float = 0.128
+    initial: Time[float] = 0.001
+    maximum: Time[float] = 0.128
     multiplier: float = 2
 
     def __post_init__(self) -> None:
         for name in ("initial", "maximum"):
-            _check_positive(name, getattr(self, name))
-        if seconds(self.multiplier, "multiplier") < 1:
+            _take_seconds(self, name)
+        multiplier: object = self.multiplier
+        if isinstance(multiplier, timedelta):
+            raise TypeError("multiplier must be a number, not timedelta")
+        if seconds(multiplier, "multiplier") < 1:
             raise ValueError(f"multiplier must be at least 1, not {self.multiplier}")
         if self.maximum < self.initial:
             raise ValueError(f"maximum ({self.maximum}) must not be less than initial ({self.initial})")
@@ -302,20 +304,21 @@ class ConstantBackoff:
     """A back-off with a constant delay, or with a random one around it.
 
     Args:
-        delay: The delay, in seconds.
-        jitter: By how many seconds a delay is shorter or longer at most, at random.
+        delay: The delay, in seconds, or a ``timedelta``.
+        jitter: By how much a delay is shorter or longer at most, at random, likewise.
 
     Raises:
-        TypeError: A value is not a number.
+        TypeError: A value is neither a number nor a ``timedelta``.
         ValueError: The delay is not positive and finite, or ``jitter`` is negative or longer than it.
     """
 
-    delay: float = 0.064
-    jitter: float = 0.0
+    delay: Time[float] = 0.064
+    jitter: Time[float] = 0.0
 
     def __post_init__(self) -> None:
-        _check_positive("delay", self.delay)
-        if not 0 <= seconds(self.jitter, "jitter") <= self.delay:
+        _take_seconds(self, "delay")
+        object.__setattr__(self, "jitter", seconds(self.jitter, "jitter"))
+        if not 0 <= self.jitter <= self.delay:
             raise ValueError(f"jitter must be at least 0 and at most the delay ({self.delay}), not {self.jitter}")
 
     def delays(self, uniform: Callable[[float, float], float] = random.uniform) -> Iterator[float]:
@@ -328,6 +331,9 @@ class ConstantBackoff:
             yield uniform(self.delay - self.jitter, self.delay + self.jitter)
 
 
-def _check_positive(name: str, value: object) -> None:
-    if not 0 < seconds(value, name) < math.inf:
-        raise ValueError(f"{name} must be positive, not {value}")
+def _take_seconds(backoff: object, name: str) -> None:
+    """Turn a delay into seconds. Raises as :func:`seconds` does, and ``ValueError``: it is not positive."""
+    value = seconds(getattr(backoff, name), name)
+    if value <= 0:
+        raise ValueError(f"{name} must be positive, not {value:g}")
+    object.__setattr__(backoff, name, value)

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 
 import pytest
@@ -184,6 +185,7 @@ def test_back_offs_check_themselves():
         (lambda: ExponentialBackoff(initial=-1), ValueError),
         (lambda: ExponentialBackoff(maximum=0), ValueError),
         (lambda: ExponentialBackoff(multiplier=0.5), ValueError),
+        (lambda: ExponentialBackoff(multiplier=timedelta(seconds=2)), TypeError),
         (lambda: ExponentialBackoff(initial=1, maximum=0.5), ValueError),
     )
     for make, error in wrong:
@@ -200,3 +202,10 @@ def test_the_pauses_of_back_offs():
     assert list(zip(ConstantBackoff(0.5).delays(), range(3), strict=False)) == [(0.5, 0), (0.5, 1), (0.5, 2)]
     jittered = [pause for pause, _ in zip(ConstantBackoff(0.2, jitter=0.1).delays(), range(100), strict=False)]
     assert 0.1 <= min(jittered) < max(jittered) <= 0.3
+
+
+def test_the_times_of_back_offs_may_be_timedeltas():
+    tenth, half = timedelta(seconds=0.1), timedelta(seconds=0.5)
+    assert ConstantBackoff(half, jitter=tenth) == ConstantBackoff(0.5, jitter=0.1)
+    assert ExponentialBackoff(tenth, maximum=half) == ExponentialBackoff(0.1, maximum=0.5)
+    assert next(iter(ConstantBackoff(half).delays())) == next(iter(ExponentialBackoff(half, half).delays())) == 0.5
