@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyredisson._core import events
 from pyredisson._core.acquiring import check_not_stuck
 from pyredisson._core.deadline import RETRY, Deadline, DoublingBackoff
-from pyredisson._core.failures import Failure, NotSent, Rejected, Unanswered, explain_type
+from pyredisson._core.failures import Failure, NotSent, Rejected, Unanswered, Unusable, explain_type
 from pyredisson._core.hold import HoldState
 from pyredisson._core.requests import ACQUIRED, Answer, LockAcquired, Refused
 from pyredisson._core.runtime import Runtime, together
@@ -228,6 +228,7 @@ class Rounds:
         # Too late to be of use, as if it had not been reached.
         held = whole.held()
         self._late = len(held) if votes >= whole.quorum else 0
+        self._refused = sum(isinstance(each, Rejected | Unusable) for each in replies) > len(replies) - whole.quorum
         self._states = {member.node: _state_of(each) for member, each in zip(whole.members, replies, strict=True)}
         for index, member, _, _ in held:
             if not whole.votes[index]:
@@ -240,7 +241,8 @@ class Rounds:
 
         Raises:
             ClientClosedError: A client was closed meanwhile, or has become another one.
-            QuorumUnreachableError: Too few have answered for ``Config.quorum_retry_timeout``.
+            QuorumUnreachableError: Too few have answered for ``Config.quorum_retry_timeout``; or too many have answered
+                with an error.
         """
         for member, ownership in zip(self.whole.members, self.whole.ownerships, strict=True):
             member.client.check_open()
@@ -255,7 +257,7 @@ class Rounds:
         if not self.reached:
             self._silent += 1
             retry_timeout = whole.client.config.quorum_retry_timeout
-            if now - self._reached_at >= retry_timeout:
+            if self._refused or now - self._reached_at >= retry_timeout:
                 await self.give_up(f"for {retry_timeout:g} s")
             return Refused(round(1000 * RETRY.pause(self._silent, self.runtime.jitter)))
         self._reached_at, self._silent = now, 0
@@ -292,7 +294,8 @@ class Rounds:
                 f". A node has {allowed:.3g} s to answer: if that is too short for the network, set "
                 "Config.quorum_node_timeout to several round trips"
             )
-        raise unreachable(whole, states, f"too few could be reached {within}", hint)
+        why = "too many refused it" if self._refused else f"too few could be reached {within}"
+        raise unreachable(whole, states, why, hint)
 
 
 def _state_of(reply: NodeReply) -> object:

@@ -239,8 +239,8 @@ def test_too_few_nodes_say_what_their_keys_hold(world, kind):
         world.node(index).command(*STORED["list"])
     with pytest.raises(LockError, match=f"the key 'orders' on node 1.* {told}"):
         lock.unlock()
-    for use in (lock.try_lock, lambda: lock.hold(0).enter()):
-        with pytest.raises(QuorumUnreachableError) as error:
+    for use in (lock.try_lock, lambda: lock.hold(0).enter(), lambda: lock.try_lock(60), lock.lock):
+        with pytest.raises(QuorumUnreachableError, match="but too many refused it") as error:
             use()
         for node, state in error.value.nodes.items():
             if node.startswith("node 2"):
