@@ -90,7 +90,7 @@ def test_a_wait_is_announced_when_it_begins_and_when_it_ends(world, client, alic
     mine.unlock()
     mine.unlock()
     waiting.result()
-    assert not alice.do(mine.try_lock, 0.1)
+    assert not alice.do(mine.try_lock, 0.5)  # Of which the first attempt takes some.
     theirs.unlock()
     owners = {f"{client.id}:{actor.number}": actor for actor in (alice, bob)}
     waits = [event for event in happened if isinstance(event, (events.WaitBegan, events.WaitEnded))]

