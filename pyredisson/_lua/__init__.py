@@ -11,6 +11,7 @@ The wait queue is the last of KEYS where a script can do without it, for users w
 from __future__ import annotations
 
 import re
+from functools import cache
 from importlib.resources import files
 
 from pyredisson._core.names import WORDS
@@ -24,24 +25,35 @@ _HEADER = re.compile(r"\A(?:--(?! (?:include|attempt): ).*\n)*")
 
 def script_names() -> list[str]:
     """Return the names of all scripts, sorted."""
-    return sorted(file.name[:-4] for file in _FOLDER.iterdir() if file.name.endswith(".lua"))
+    return sorted(name for name in _texts() if "/" not in name)
+
+
+@cache
+def _texts() -> dict[str, str]:
+    """Return all that is in the folder, by name. Read at once, since no lock may be lost for want of a file later.
+
+    A process may have no descriptor left by then, or no right to the files, or they were replaced by another version's.
+    """
+    folders = {"": _FOLDER, "shared/": _FOLDER / "shared"}
+    found = ((f"{path}{file.name[:-4]}", file) for path, folder in folders.items() for file in folder.iterdir())
+    return {name: file.read_text(encoding="utf-8") for name, file in found if file.name.endswith(".lua")}
 
 
 def script_text(name: str) -> str:
     """Return the text of a script as servers get it, with its shared blocks spliced in."""
-    text = _ATTEMPT.sub(_attempt, (_FOLDER / f"{name}.lua").read_text(encoding="utf-8"))
+    text = _ATTEMPT.sub(_attempt, _texts()[name])
     return _WORD.sub(lambda name: WORDS[name[1]], _INCLUDE.sub(_block, text))
 
 
 def _attempt(line: re.Match[str]) -> str:
-    body = _ATTEMPT.sub(_attempt, _HEADER.sub("", (_FOLDER / f"{line[1]}.lua").read_text(encoding="utf-8")))
+    body = _ATTEMPT.sub(_attempt, _HEADER.sub("", _texts()[line[1]]))
     indented = "".join(f"    {each}" for each in body.splitlines(keepends=True))
     return f"local function attempt()\n{indented}end\n"
 
 
 def _block(include: re.Match[str]) -> str:
     indent, name = include.groups()
-    body = _HEADER.sub("", (_FOLDER / "shared" / f"{name}.lua").read_text(encoding="utf-8"))
+    body = _HEADER.sub("", _texts()[f"shared/{name}"])
     return "".join(f"{indent}{line}" for line in body.splitlines(keepends=True))
 
 

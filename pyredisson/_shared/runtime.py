@@ -23,6 +23,7 @@ from pyredisson._core.presence import Identity
 from pyredisson._core.runtime import NumberedRequest, Request, Ticket, numbered
 from pyredisson._core.waiting import queue_refused
 from pyredisson._net.link import ServerLink
+from pyredisson._net.subscriber import Subscriber
 from pyredisson._net.topology import prepare_call, slot_of
 from pyredisson._net.wire import VERSION, introduction, prepare, prepare_numbered
 from pyredisson._shared import process
@@ -32,7 +33,6 @@ from pyredisson.errors import ClientClosedError
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._net.cluster import NodeSubscribers
-    from pyredisson._net.subscriber import Subscriber
     from pyredisson._net.urls import Link, Target
     from pyredisson.config import Config
 
@@ -46,8 +46,6 @@ def subscriber_for(link: Link, start: Callable[[Subscriber], None], client: Clie
         from pyredisson._net.cluster import NodeSubscribers  # Most programs have one server.
 
         return NodeSubscribers(link, start, client)
-    from pyredisson._net.subscriber import Subscriber  # Not needed before there is a client.
-
     subscriber = Subscriber(link.stream, start, client, follow=link.follow)
     link.on_change = subscriber.move
     return subscriber

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -50,6 +51,52 @@ def test_each_kind_from_a_zip(zipped, program):
     with Server(VALKEY) as server:
         program = PACKED.format(place=zipped.name) + program
         assert run([sys.executable, "-W", "error", "-c", program, server.url], PYTHONPATH=str(zipped)) == "done\n"
+
+
+#: It holds each kind while its library is replaced on the disk: the locks are renewed, waited for and released.
+REPLACED = """
+import asyncio, shutil, sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+import pyredisson
+from pyredisson.asyncio import Config, Redisson
+
+async def main():
+    async with Redisson.from_url(sys.argv[1], config=Config(lock_watchdog_timeout=2)) as client:
+        kinds = ("lock", "fair_lock", "fenced_lock", "spin_lock", "token_lock", "non_reentrant_lock")
+        locks = [getattr(client, "get_" + kind)(kind) for kind in kinds]
+        for side in ("read_lock", "write_lock"):
+            locks.append(getattr(client.get_read_write_lock(side), side)())
+        locks.append(client.get_multi_lock(client.get_lock("a"), client.get_lock("b")))
+        of_two = [client.get_semaphore("few", permits=2), client.get_permit_expirable_semaphore("permits", permits=2)]
+        async with AsyncExitStack() as blocks:
+            held = [await blocks.enter_async_context(each.hold()) for each in (*locks, *of_two)]
+            shutil.rmtree(Path(pyredisson.__file__).parent)
+            waiting = start(locks[0].lock)
+            await asyncio.sleep(2.5)  # Longer than a lease.
+            lost = [each.lost for each in held]
+        await done(waiting)
+        permits = [await each.available_permits() for each in of_two]
+        print(any(lost), [await each.locked() for each in locks[1:]], permits)
+"""
+
+
+@pytest.mark.parametrize("form", ["threads", "asyncio"])
+def test_what_is_held_outlives_the_files_of_the_library(tmp_path, form):
+    program = (
+        f"{REPLACED}\nstart = lambda call: asyncio.ensure_future(call())\n"
+        "async def done(task):\n    await task\nasyncio.run(main())"
+    )
+    if form == "threads":
+        program = re.sub(r"\b(?:async|await) |_async|Async|\.asyncio", "", REPLACED).replace(
+            "asyncio.sleep", "time.sleep"
+        )
+        pool = "from concurrent.futures import ThreadPoolExecutor as Pool\nimport time\npool = Pool()\n"
+        program = f"{pool}{program}\nstart = pool.submit\ndone = lambda future: future.result(20)\nmain()"
+    shutil.copytree(Path(pyredisson.__file__).parent, tmp_path / "pyredisson")
+    with Server(VALKEY) as server:
+        said = run([sys.executable, "-c", program, server.url], PYTHONPATH=str(tmp_path))
+    assert said == f"False {[False] * 8} [2, 2]\n"
 
 
 def test_the_command_line_from_a_zip(zipped):
