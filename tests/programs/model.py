@@ -438,7 +438,7 @@ class Locks:
 
     def lose_multi(self, multi: MultiHold, state: str, *, must: bool) -> None:
         """A part was taken away, or has ended."""
-        told = any(each.state is LOST and each.targets == multi.targets for each in self.multis)
+        told = any(each.state is LOST and set(each.targets) == set(multi.targets) for each in self.multis)
         if multi.state is OVER:
             must = False
         elif multi.state is not HELD:

@@ -280,7 +280,7 @@ class Model(NumberOutcomes):
 
     def _multis_of(self, step: Step, targets: tuple[Target, ...]) -> list[MultiHold]:
         thread = self.thread_of(step)
-        return [multi for multi in self.multis if multi.targets == targets and multi.thread == thread]
+        return [multi for multi in self.multis if set(multi.targets) == set(targets) and multi.thread == thread]
 
     def _unlock_multi(self, step: Step, targets: tuple[Target, ...]) -> list[Way]:
         multis = self._multis_of(step, targets)
