@@ -77,6 +77,46 @@ def test_the_longest_lease_asked_for_sets_the_delay(world, fleet, unique_name):
     assert 50 < barred.seconds <= 60
 
 
+@pytest.mark.parametrize("extended", ["the quorum", "a lease", "another handle", "a member"])
+def test_an_extension_sets_the_delay_as_a_lease_does(world, fleet, unique_name, extended):
+    bob = world.actor()
+    clients = clients_of(world, fleet, (C, D, E), lock_watchdog_timeout=5)
+    theirs = over(clients, unique_name)
+    block = theirs.hold()
+    lease = bob.do(world.enter(block))
+    if extended == "a member":
+        member = clients[C].get_lock(unique_name)
+        bob.do(member.lock)
+        bob.do(member.extend, 60)
+        bob.do(member.unlock)
+    else:
+        handle = over(clients, unique_name) if extended == "another handle" else theirs
+        assert bob.do((lease if extended == "a lease" else handle).extend, 60) is True
+    bob.do(world.leave(block))
+    fleet.servers[C].restart()
+    reconnected(bob, theirs)
+    with pytest.raises(QuorumUnreachableError, match="no vote"):
+        bob.do(theirs.try_lock)
+    [barred] = world.heard(NodeBarred)
+    assert 50 < barred.seconds <= 60
+
+
+def test_a_member_acquired_by_itself_sets_the_delay_by_its_lease(world, fleet, unique_name):
+    bob = world.actor()
+    clients = clients_of(world, fleet, (C, D, E), lock_watchdog_timeout=5)
+    member, theirs = clients[C].get_lock(unique_name), over(clients, unique_name)
+    bob.do(member.try_lock, 0, 60)
+    bob.do(theirs.lock)
+    for held in (theirs, member):
+        bob.do(held.unlock)
+    fleet.servers[C].restart()
+    reconnected(bob, theirs)
+    with pytest.raises(QuorumUnreachableError, match="no vote"):
+        bob.do(theirs.try_lock)
+    [barred] = world.heard(NodeBarred)
+    assert 50 < barred.seconds <= 60
+
+
 # --- a young fleet, and one that does not say its age ---
 
 
