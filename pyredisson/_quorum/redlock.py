@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyredisson._core import events
 from pyredisson._core.acquiring import check_not_stuck
 from pyredisson._core.deadline import RETRY, Deadline, DoublingBackoff
-from pyredisson._core.failures import Failure, NotSent, Rejected, Unanswered, Unusable, explain_type
+from pyredisson._core.failures import Failure, NotSent, Rejected, Unanswered, Unusable
 from pyredisson._core.hold import HoldState
 from pyredisson._core.requests import ACQUIRED, Answer, LockAcquired, Refused
 from pyredisson._core.runtime import Runtime, together
@@ -24,6 +24,7 @@ from pyredisson._core.waiting import lock_message, wait_loop
 from pyredisson._kinds.token_lock import TOKEN_BYTES
 from pyredisson._quorum.hold import (
     acquire_part,
+    explain_states,
     free_in_ms,
     spread,
     undo,
@@ -274,12 +275,8 @@ class Rounds:
         """Return ``False`` if enough nodes answered in the last round, else raise ``QuorumUnreachableError``."""
         if self.reached:
             return False
-        whole, states, now = self.whole, self._states, self.runtime.now
-        until = now() + whole.client.config.timeout
-        for member in whole.members:  # For a node whose key holds another type, say which.
-            state = states[member.node]
-            if isinstance(state, Exception) and now() < until:
-                states[member.node] = await explain_type(member.client.finder, state, member.name, member.kind.layout)
+        whole, states = self.whole, self._states
+        await explain_states(whole.members, states, self.runtime.now() + whole.client.config.timeout)
         if self._late:
             raise unreachable(
                 whole,
