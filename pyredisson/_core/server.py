@@ -332,7 +332,7 @@ class ServerState:
         return self.first(complaint.setting)
 
     def first(self, setting: str) -> bool:
-        """Note that something is wrong with a setting. Returns whether that is news to this client."""
+        """Note something to report of a setting or of a run. Returns whether that is news to this client."""
         with self._mutex:
             known = setting in self._told
             self._told.add(setting)

@@ -117,14 +117,32 @@ def test_a_member_acquired_by_itself_sets_the_delay_by_its_lease(world, fleet, u
     assert 50 < barred.seconds <= 60
 
 
+def test_a_restart_is_reported_once_a_client_however_many_names_and_handles_there_are(
+    world, fleet, unique_name, caplog
+):
+    bob = world.actor()
+    clients = fleet.clients(world)
+    bob.do(over(clients, unique_name).try_lock)  # The clients see the first run.
+    fleet.servers[C].restart()
+    reconnected(bob, over(clients, unique_name))
+    with caplog.at_level(logging.WARNING, "pyredisson"):
+        for number in range(6):
+            assert bob.do(over(clients, f"{unique_name}:{number % 3}").try_lock) is True
+    [barred] = world.heard(NodeBarred)
+    assert barred.node == f"node {C + 1} ({fleet.servers[C].url})"
+    [line] = [record.getMessage() for record in caplog.records if "has no vote" in record.getMessage()]
+    assert f": {barred.node} was started" in line
+
+
 # --- a young fleet, and one that does not say its age ---
 
 
 def test_the_first_start_of_all_nodes_votes_and_is_logged_once(world, fleet, unique_name, caplog):
     alice = world.actor()
-    lock = fleet.lock(world, unique_name)
+    clients = fleet.clients(world)
     with caplog.at_level(logging.INFO, "pyredisson"):
-        for _ in range(3):
+        for number in range(4):  # Of several handles and names, as one for each order.
+            lock = over(clients, unique_name + ":2" * (number > 2))
             alice.do(lock.lock)
             alice.do(lock.unlock)
     [event] = world.heard(QuorumIsYoung)
