@@ -42,7 +42,17 @@ from pyredisson._core.failures import (
     superseded,
     without_effect,
 )
-from pyredisson._core.hold import ENDED, CallNote, HoldState, InMargin, Owned, SingleHold, given_up, lost_error
+from pyredisson._core.hold import (
+    ENDED,
+    NOT_RENEWED,
+    CallNote,
+    HoldState,
+    InMargin,
+    Owned,
+    SingleHold,
+    given_up,
+    lost_error,
+)
 from pyredisson._core.ownership import Ownership
 from pyredisson._core.releasing import force_unlock, leave_block, release_all
 from pyredisson._core.replicas import NotAcknowledged, ReplicaAcknowledgement
@@ -240,8 +250,13 @@ class MultiHold(Owned):
         """See :meth:`Owned.why_ended`."""
         return self._why_lost(self.client.runtime.now(), ENDED)
 
-    def _why_lost(self, now: float, otherwise: str = TOO_FEW) -> str:
-        """Return why a member was taken away; if all that are gone have but reached their margin, the first one's."""
+    def _why_lost(self, now: float, otherwise: str | None = None) -> str:
+        """Return why a member was taken away; if all that are gone have but reached their margin, the first one's.
+
+        ``otherwise``: what to say if nothing was taken away; ``None``: whether its lease has ended.
+        """
+        if otherwise is None:
+            otherwise = f"{ENDED}{NOT_RENEWED}" if self._lease is not None and now >= self._ends else TOO_FEW
         gone = [(own, part.loss or own.loss) for _, _, own, part in self.each() if own.remaining_of(part, now) <= 0]
         reasons = [loss or own.why_ended() for own, loss in gone]
         in_margin = [each for each in reasons if isinstance(each, InMargin)]

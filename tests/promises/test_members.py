@@ -686,6 +686,19 @@ def test_who_forces_all_members_open_by_themselves_loses_the_multi_lock(world, a
     assert members.free()
 
 
+@each(SINGLE, APART, ALL, QUORUM)
+@pytest.mark.parametrize("extended", [False, True], ids=["as acquired", "extended"])
+def test_the_end_of_a_fixed_lease_is_said_to_be_that(world, alice, case, extended):
+    several = Members(world, alice, case).all()
+    held = several.hold(lease_time=BRIEF)
+    lease = held.enter()
+    if extended:
+        assert several.extend(2 * BRIEF) is True
+    world.until(lambda: lease.lost, what="its lease ends")
+    with pytest.raises(LockLostError, match="its lease expired, and nothing renews a fixed lease"):
+        held.__exit__(None, None, None)
+
+
 @pytest.mark.parametrize(
     ("case", "first", "is_lost"),
     [
