@@ -378,8 +378,8 @@ class MultiLockCore(HolderCore[MultiHold]):
         self, requests: list[Callable[[], Requesting[bool]]], enough: Callable[[Sequence[object], int], bool]
     ) -> list[bool | Failure | RedissonError]:
         """Do as :func:`ask_nodes`; errors that are about the call, and not about a node, are raised."""
-        for other in self._other_loops:
-            other.runtime.owner()
+        for client in (self.client, *self._other_loops):
+            client.runtime.owner()
         answers = await ask_nodes(self.client, requests, enough)
         self._check_open()
         for answer in answers:
