@@ -174,6 +174,9 @@ class AnyLock(Handle, shown="Lock"):
 
         Returns:
             Whether it was locked.
+
+        Raises:
+            QuorumUnreachableError: Too few nodes of a quorum have confirmed that it is free.
         """
         return await self._core.force_unlock()
 
@@ -184,6 +187,9 @@ class AnyLock(Handle, shown="Lock"):
 
             if await lock.is_locked():
                 print("busy")
+
+        Raises:
+            QuorumUnreachableError: Too few nodes of a quorum have answered to decide it.
         """
         return await self._core.is_locked()
 

@@ -271,7 +271,9 @@ class ClientCore:
         return certain_for(lease_ms, self.config.loss_margin)
 
     def check_lease(self, lease_ms: int, what: str = "lease_time") -> None:
-        """Raise ``ValueError`` for a fixed lease that would be lost at once, by the loss margin."""
+        """Note a fixed lease that is to be requested. Raises ``ValueError`` if it is lost at once, by the margin."""
+        # Not of quorums alone: the owner of a hold of a quorum may extend its members by themselves.
+        self.server.longest_lease = max(self.server.longest_lease, lease_ms / 1000)
         margin = self.config.loss_margin
         if margin and self.certain_for(lease_ms) <= 0:
             raise ValueError(

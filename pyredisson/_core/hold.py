@@ -137,6 +137,9 @@ def check_skip(skip: object) -> None:
 #: Why a hold has ended of which nothing else is known.
 ENDED: Final = "its lease expired"
 
+#: What is added to that if its lease is a fixed one.
+NOT_RENEWED: Final = ", and nothing renews a fixed lease"
+
 #: Why a hold is lost that a condition has given up.
 FORFEITED: Final = "a condition released it for its wait, and could not acquire it again"
 
@@ -222,7 +225,7 @@ def why_expired(held: Ownership) -> str:
     """Return why something is lost at its deadline, now that it has passed."""
     if held.kind is None:
         return ENDED
-    client, more = held.kind.client, ", and nothing renews a fixed lease"
+    client, more = held.kind.client, NOT_RENEWED
     if any(hold.watchdog for hold in held.holds):
         more = f"{': its client was closed' if client.closed else ''} before it could be renewed"
     margin, now = client.config.loss_margin, client.runtime.now

@@ -450,11 +450,19 @@ async def _look_after_force(
     client.watchdog.do_later(partial(_look_after_force, client, ownership, request_id, until, looks + 1), until, at)
 
 
-async def force_unlock(client: ClientCore, kind: LockKind, ownership: Ownership) -> bool:
-    """Free the lock in the name of an owner. Returns whether it was locked."""
+async def force_unlock(
+    client: ClientCore, kind: LockKind, ownership: Ownership, exchange: Exchange | None = None
+) -> bool:
+    """Free the lock in the name of an owner. Returns whether it was locked.
+
+    ``exchange``: how to send the request; ``None``: as :meth:`ClientCore.exchange` does.
+
+    Raises:
+        Failure: Only for an ``exchange``; others raise the error to show.
+    """
     if ownership.pending is not None:
         try:
-            await settle_or_explain(client, ownership)
+            await settle_or_explain(client, ownership, exchange)
         except LockLostError:
             pass
     held = dict.fromkeys((ownership, *kind.ended_by_force()))
@@ -465,15 +473,16 @@ async def force_unlock(client: ClientCore, kind: LockKind, ownership: Ownership)
     request_id, epoch = ownership.begin_force()
     lease = client.watchdog.lease_ms
     try:
-        reply, _, _ = await client.exchange(ForceCall(kind, ownership, request_id, lease), epoch)
+        reply, _, _ = await (exchange or client.exchange)(ForceCall(kind, ownership, request_id, lease), epoch)
     except BaseException as failure:
         ownership.outrank(request_id)
-        if not isinstance(failure, Failure):
+        if exchange is not None or not isinstance(failure, Failure):
             raise
         error = client.explain(failure, ownership, "a force_unlock", None)
         raise await explain_type(client.finder, error, ownership.name, kind.layout) from failure.cause
     if type(reply) is bytes:
-        raise client.explain(unusable(reply), ownership, "a force_unlock", None)
+        answer = unusable(reply)
+        raise answer if exchange is not None else client.explain(answer, ownership, "a force_unlock", None)
     if reply is None and kind.one_sided:
         return False  # The other side is held, and stays so.
     for each, generation in victims:

@@ -196,6 +196,10 @@ class Runtime(Protocol):
         """Make a script's call ready to be sent, as often as wanted. ``script`` is a file's name in ``_lua/``."""
         ...
 
+    def prepare_command(self, command: tuple[str, ...], /) -> Request:
+        """Make a command about its first argument, a key, ready to be sent as the call of a script is."""
+        ...
+
     def prepare_numbered(
         self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...], /
     ) -> NumberedRequest:

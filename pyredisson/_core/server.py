@@ -191,7 +191,7 @@ class ServerState:
         refusal: Why the server would not reply, the last time it was asked; ``None`` if it did.
         round_trip: Seconds that a request to it takes: as the newest connection began, or less, if others were answered
             sooner since; 0: not known.
-        longest_lease: The longest that this client has asked a quorum for, in seconds.
+        longest_lease: The longest that this client has requested, in seconds.
         replaced: The run id that replaced another one, if one did.
         on_learned: Called with the facts of each new connection.
         on_change: Called when a server was restarted, replaced or flushed: what is held there has to be checked.
@@ -332,7 +332,7 @@ class ServerState:
         return self.first(complaint.setting)
 
     def first(self, setting: str) -> bool:
-        """Note that something is wrong with a setting. Returns whether that is news to this client."""
+        """Note something to report of a setting or of a run. Returns whether that is news to this client."""
         with self._mutex:
             known = setting in self._told
             self._told.add(setting)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pyredisson._core.acquiring import acquire
 from pyredisson._core.deadline import Seconds, lease_ms, optional_lease_ms, wait_seconds
-from pyredisson._core.failures import ended_inside, never_expires, timed_out
+from pyredisson._core.failures import Failure, ended_inside, never_expires, timed_out
 from pyredisson._core.hold import HolderCore, HoldState, SingleHold, lost_error
 from pyredisson._core.kind import FREES_ALL_OWNERS, LockKind, StoredKind
 from pyredisson._core.names import LockNames
@@ -373,7 +373,19 @@ class LockCore(HolderCore[Ownership]):
 
     async def is_locked(self) -> bool:
         """Return whether it is held."""
-        return await self.client.query("EXISTS", self.names.raw) == 1
+        reply = await self.client.query(*self.locked_command())
+        try:
+            return self.read_locked(reply)
+        except Failure as failure:
+            raise failure.cause from None
+
+    def locked_command(self) -> tuple[str, ...]:
+        """Return the command whose reply says whether it is held."""
+        return "EXISTS", self.names.raw
+
+    def read_locked(self, reply: Reply) -> bool:
+        """Return whether that reply says that it is held. Raises ``Unusable``."""
+        return reply == 1
 
     async def is_held_by_current_thread(self) -> bool:
         """Return whether the calling thread or task holds it."""

@@ -391,13 +391,16 @@ class ReadLockCore(SideCore):
 
     kind_type = ReadKind
 
-    async def is_locked(self) -> bool:
-        """Return whether the read side is held, be it by the writer."""
-        fields = await self.client.query("HKEYS", self.names.raw)
-        if type(fields) is not list:
-            raise unusable(fields).cause
-        return b"mode" in fields and any(
-            each != b"mode" and b":write" not in each for each in fields if isinstance(each, bytes)
+    def locked_command(self) -> tuple[str, ...]:
+        """See :meth:`LockCore.locked_command`."""
+        return "HKEYS", self.names.raw
+
+    def read_locked(self, reply: Reply) -> bool:
+        """See :meth:`LockCore.read_locked`; the read side may be held by the writer."""
+        if type(reply) is not list:
+            raise unusable(reply)
+        return b"mode" in reply and any(
+            each != b"mode" and b":write" not in each for each in reply if isinstance(each, bytes)
         )
 
     async def is_held_by_thread(self, thread_id: int) -> bool:
@@ -423,6 +426,10 @@ class WriteLockCore(SideCore):
 
     kind_type = WriteKind
 
-    async def is_locked(self) -> bool:
-        """Return whether the write side is held."""
-        return await self.client.query("HGET", self.names.raw, "mode") == b"write"
+    def locked_command(self) -> tuple[str, ...]:
+        """See :meth:`LockCore.locked_command`."""
+        return "HGET", self.names.raw, "mode"
+
+    def read_locked(self, reply: Reply) -> bool:
+        """See :meth:`LockCore.read_locked`."""
+        return reply == b"write"

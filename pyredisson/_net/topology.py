@@ -11,7 +11,7 @@ from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
 from pyredisson._core.failures import NotSent
 from pyredisson._core.runtime import Announce
-from pyredisson._net.wire import Address, Packed, as_redis_error, prepare, unexpected_reply
+from pyredisson._net.wire import Address, Packed, PackedCommand, as_redis_error, prepare, unexpected_reply
 
 # ---- sentinels -------------------------------------------------------------------------------------------------------
 # Where the master is: asked of sentinels, at each new connection.
@@ -245,6 +245,16 @@ class SlotCall:
             args = tuple([word if isinstance(arg, Announce) else arg for arg in args])
             packed = self.packed = prepare(script, keys, args)
         return packed
+
+
+class SlotCommand(SlotCall):
+    """A command about one key of a cluster."""
+
+    __slots__ = ()
+
+    def __init__(self, command: tuple[str, ...]) -> None:
+        self.slot = slot_of(command[1])
+        self.packed = PackedCommand(command)
 
 
 def prepare_call(script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> SlotCall:

@@ -167,6 +167,22 @@ def prepare(name: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...
     return _packed(known, pack("EVALSHA", known.sha, len(keys), *keys, *args))
 
 
+class PackedCommand(Packed):
+    """A command that calls no script, ready to be sent."""
+
+    __slots__ = ()
+
+    def __init__(self, command: tuple[str, ...]) -> None:
+        self.data = pack(*command)
+
+    def in_full(self) -> bytes:
+        """See :meth:`Packed.in_full`; it always is."""
+        return self.data
+
+    def without_list(self) -> None:
+        """See :meth:`Packed.without_list`."""
+
+
 def prepare_numbered(name: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> NumberedRequest:
     """See ``Runtime.prepare_numbered``."""
     known = script(name)

@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 from itertools import starmap
 from operator import attrgetter
 from types import coroutine
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from pyredisson._core import events
 from pyredisson._core.acquiring import (
@@ -35,18 +35,29 @@ from pyredisson._core.failures import (
     Passing,
     Rejected,
     Unanswered,
+    Unusable,
     explain_type,
     is_interruption,
     is_wrong_type,
     superseded,
     without_effect,
 )
-from pyredisson._core.hold import ENDED, CallNote, HoldState, InMargin, Owned, SingleHold, given_up, lost_error
+from pyredisson._core.hold import (
+    ENDED,
+    NOT_RENEWED,
+    CallNote,
+    HoldState,
+    InMargin,
+    Owned,
+    SingleHold,
+    given_up,
+    lost_error,
+)
 from pyredisson._core.ownership import Ownership
-from pyredisson._core.releasing import leave_block, release_all
+from pyredisson._core.releasing import force_unlock, leave_block, release_all
 from pyredisson._core.replicas import NotAcknowledged, ReplicaAcknowledgement
 from pyredisson._core.requests import OF_CALL, Answer, Call, read_stale, unusable
-from pyredisson._core.runtime import Progress, Reply, Request, Runtime, ServerRequest, together
+from pyredisson._core.runtime import Progress, Reply, Request, Requesting, Runtime, ServerRequest, together
 from pyredisson._core.watchdog import Renewal
 from pyredisson.errors import (
     ClientClosedError,
@@ -62,6 +73,8 @@ if TYPE_CHECKING:
     from pyredisson._core.owners import Caller
     from pyredisson._core.server import ServerState
     from pyredisson._kinds.lock import LockCore
+
+T = TypeVar("T")
 
 #: Seconds after which a node that did not answer is lost, and for which a lost one is not believed to be back.
 LOST_AFTER = 0.5
@@ -237,8 +250,13 @@ class MultiHold(Owned):
         """See :meth:`Owned.why_ended`."""
         return self._why_lost(self.client.runtime.now(), ENDED)
 
-    def _why_lost(self, now: float, otherwise: str = TOO_FEW) -> str:
-        """Return why a member was taken away; if all that are gone have but reached their margin, the first one's."""
+    def _why_lost(self, now: float, otherwise: str | None = None) -> str:
+        """Return why a member was taken away; if all that are gone have but reached their margin, the first one's.
+
+        ``otherwise``: what to say if nothing was taken away; ``None``: whether its lease has ended.
+        """
+        if otherwise is None:
+            otherwise = f"{ENDED}{NOT_RENEWED}" if self._lease is not None and now >= self._ends else TOO_FEW
         gone = [(own, part.loss or own.loss) for _, _, own, part in self.each() if own.remaining_of(part, now) <= 0]
         reasons = [loss or own.why_ended() for own, loss in gone]
         in_margin = [each for each in reasons if isinstance(each, InMargin)]
@@ -537,6 +555,62 @@ async def release_part(member: Member, ownership: Ownership, hold: SingleHold) -
         await leave_block(member.client, member.kind, ownership, hold, exchange=exchange)
     if hold.state in (HoldState.HELD, HoldState.ENDED, HoldState.LOST):
         await release_all(member.client, member.kind, ownership, (hold,), None, exchange, block=True)
+
+
+async def force_part(member: Member, ownership: Ownership) -> bool:
+    """Free the lock of a member, for any holder, once. Returns whether it was locked.
+
+    Raises:
+        Failure: It is not known to be free.
+        LockError: A signal handler is in the middle of a call on it.
+    """
+    return await force_unlock(member.client, member.kind, ownership, partial(request_once, member))
+
+
+async def is_part_locked(member: Member) -> bool:
+    """Return whether the lock of a member is held, asked once. Raises ``Failure``."""
+    runtime, lock = member.client.runtime, member.lock
+    timeout = member.timeout(member.client.watchdog.lease_ms)
+    return lock.read_locked(
+        await _answer(ServerRequest(runtime, runtime.prepare_command(lock.locked_command()), timeout))
+    )
+
+
+@coroutine
+def _answer(request: ServerRequest) -> Generator[ServerRequest, None, Reply]:
+    yield request
+    if isinstance(request.answer, Failure):
+        raise request.answer
+    return request.answer  # type: ignore[no-any-return]
+
+
+async def ask_nodes(
+    client: ClientCore, requests: Sequence[Callable[[], Requesting[T]]], enough: Callable[[Sequence[object], int], bool]
+) -> list[T | Failure | RedissonError]:
+    """Ask every node at once, and those again that may answer yet, within ``Config.timeout`` in all.
+
+    ``enough``: whether these answers are, after a number of rounds.
+    """
+    runtime = client.runtime
+    until = runtime.now() + client.config.timeout
+    answers = await together(runtime, [request() for request in requests])
+    for rounds in itertools.count(1):
+        silent = [index for index, answer in enumerate(answers) if _may_answer(answer)]
+        late = runtime.now() + RETRY.longest(rounds - 1) >= until
+        if not silent or late or client.closed or enough(answers, rounds):
+            break
+        await runtime.sleep(RETRY.pause(rounds - 1, runtime.jitter))
+        again = await together(runtime, [requests[index]() for index in silent])
+        for index, answer in zip(silent, again, strict=True):
+            answers[index] = answer
+    return answers
+
+
+def _may_answer(answer: object) -> bool:
+    """Whether a node that has not answered may do so soon: it is slow, or its connection is being made."""
+    if isinstance(answer, Unusable) or not isinstance(answer, Failure):
+        return False
+    return isinstance(answer, (Unanswered, NotNow)) or "Timeout" in type(answer.cause).__name__
 
 
 async def settle_part(member: Member, ownership: Ownership) -> None:
@@ -870,6 +944,14 @@ def _not_reached(whole: MultiHold, outcomes: dict[int, Outcome]) -> QuorumUnreac
 
 
 # ---- errors ----------------------------------------------------------------------------------------------------------
+
+
+async def explain_states(members: Sequence[Member], states: dict[str, object], until: float) -> None:
+    """For a node whose key holds another type, let its state say which, by that time."""
+    for member in members:
+        state = states[member.node]
+        if isinstance(state, Exception) and member.client.runtime.now() < until:
+            states[member.node] = await explain_type(member.client.finder, state, member.name, member.kind.layout)
 
 
 def unreachable(

@@ -9,7 +9,7 @@ acquired are acquired in one order, by name and server, so that no clients wait 
 from __future__ import annotations
 
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING, Any
 
 from pyredisson._core.acquiring import (
@@ -29,17 +29,22 @@ from pyredisson._quorum.hold import (
     KIND,
     Member,
     MultiHold,
+    ask_nodes,
+    explain_states,
     extend,
+    force_part,
     innermost,
+    is_part_locked,
     majority,
     release,
     reuse_requests,
     undo,
     undo_interrupted,
     unreachable,
+    wait_for_turns,
 )
 from pyredisson._quorum.redlock import Redlock
-from pyredisson.errors import LockNotOwnedError, LockTimeoutError
+from pyredisson.errors import LockNotOwnedError, LockTimeoutError, RedissonError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -47,8 +52,9 @@ if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.owners import Caller, HandleOwner
     from pyredisson._core.ownership import Ownership
-    from pyredisson._core.runtime import Progress
+    from pyredisson._core.runtime import Progress, Requesting
     from pyredisson._kinds.lock import LockCore
+    from pyredisson.errors import QuorumUnreachableError
     from pyredisson.holders import Holder
     from pyredisson.lease import Lease
 
@@ -112,6 +118,7 @@ class MultiLockCore(HolderCore[MultiHold]):
             Member(lock, _node(index, lock.client.address) if nodes else "") for index, lock in enumerate(ordered, 1)
         )
         self.strategy: Redlock | InOrder = Redlock(self.members, quorum, self.name) if nodes else InOrder(self.client)
+        self._nodes = nodes
         self._clients = tuple(dict.fromkeys(lock.client for lock in ordered))
         # Under asyncio each client looks whether this is its event loop; threads are the same to all.
         self._other_loops = [
@@ -319,7 +326,11 @@ class MultiLockCore(HolderCore[MultiHold]):
         return [whole for whole in seen if whole.key == self._key]
 
     async def force_unlock(self) -> bool:
-        """Free every member, for any holder. Returns whether any was locked."""
+        """Free every member, for any holder. Returns whether any was locked.
+
+        Raises:
+            QuorumUnreachableError: Fewer nodes than a quorum have confirmed it.
+        """
         self._check_open()
         who = self.owner()
         owns = [own for lock in self.locks for own in lock.ownerships_of(who)]
@@ -327,19 +338,88 @@ class MultiLockCore(HolderCore[MultiHold]):
         mine = {whole for whole in mine if whole.key == self._key and whole.state is HoldState.HELD}
         for whole in mine:
             whole.forced = True  # What its owner ends itself is not lost.
-        forced: list[bool] = []
+        done = False
         try:
-            for lock in self.locks:
-                forced.append(await lock.force_unlock())
+            forced = await (self._force_nodes() if self._nodes else self._ask_each(methodcaller("force_unlock")))
+            done = True
         finally:
             for whole in mine:
                 whole.forced = False
                 # Parts are left if that failed, or of the read side of a lock that its owner has for writing.
-                if len(forced) < len(self.locks) or whole.held():
-                    whole.lost_part()
-                else:
+                if done and (self._nodes or not whole.held()):
                     whole.over()
-        return any(forced)
+                else:
+                    whole.lost_part()
+        for whole in mine if self._nodes else ():
+            await undo(whole)  # On nodes that have not confirmed it.
+        return forced
+
+    async def _force_nodes(self) -> bool:
+        """Free every node of a quorum, for any holder. Returns whether any was locked."""
+        whole, note = self.new_hold(None), CallNote(self.client.runtime.thread())
+        whole.ownerships = tuple([lock.ownership_of(lock.caller()) for lock in self.locks])
+        try:
+            whole.note_call(note)
+            await wait_for_turns(whole)
+            forced = await self._ask_nodes(
+                [partial(force_part, *each) for each in zip(self.members, whole.ownerships, strict=True)],
+                # Those that did not answer are asked twice in any case: all are to be free.
+                lambda answers, rounds: rounds > 1 and _count(answers, True, False) >= self.quorum,
+            )
+        finally:
+            note.thread = 0
+        if _count(forced, True, False) >= self.quorum:
+            return True in forced
+        raise await self._unreachable(
+            forced, ("free", "free"), "too few have confirmed that it is free", "call it again"
+        )
+
+    async def _ask_nodes(
+        self, requests: list[Callable[[], Requesting[bool]]], enough: Callable[[Sequence[object], int], bool]
+    ) -> list[bool | Failure | RedissonError]:
+        """Do as :func:`ask_nodes`; errors that are about the call, and not about a node, are raised."""
+        for client in (self.client, *self._other_loops):
+            client.runtime.owner()
+        answers = await ask_nodes(self.client, requests, enough)
+        self._check_open()
+        for answer in answers:
+            if isinstance(answer, RedissonError):
+                raise answer
+        return answers
+
+    async def _ask_each(self, ask: Callable[[LockCore], Coroutine[Any, Any, bool]], *, one: bool = False) -> bool:
+        """Ask the members one after another, also after an error, which is raised in the end. Returns whether any is.
+
+        ``one``: the first that is ends it.
+        """
+        found, error, failed = False, None, set()
+        until = self.client.runtime.now() + self.client.config.timeout
+        for lock in self.locks:
+            server = lock.client, lock.client.runtime.node_of(lock.names.raw)
+            if server in failed and self.client.runtime.now() >= until:
+                continue  # One that does not answer costs its time once, not once for each of its members.
+            try:
+                found |= await ask(lock)
+            except Exception as failure:
+                if is_interruption(failure):
+                    raise
+                error = error or failure
+                failed.add(server)
+            if found and one:
+                return True
+        if error is not None:
+            raise error
+        return found
+
+    async def _unreachable(
+        self, answers: list[bool | Failure | RedissonError], words: tuple[str, str], why: str, then: str
+    ) -> QuorumUnreachableError:
+        """Return the error for too few answers. ``words``: for those that are false and true."""
+        states: dict[str, object] = {}
+        for member, answer in zip(self.members, answers, strict=True):
+            states[member.node] = answer.cause if isinstance(answer, Failure) else words[answer is True]
+        await explain_states(self.members, states, self.client.runtime.now() + self.client.config.timeout)
+        return unreachable(self.new_hold(None), states, why, then=then)
 
     # ---- asking --------------------------------------------------------------------------------------------------
 
@@ -349,14 +429,24 @@ class MultiLockCore(HolderCore[MultiHold]):
         return whole.remaining(self.client.runtime.now()) if whole is not None else 0.0
 
     async def is_locked(self) -> bool:
-        """Return whether enough members are locked, by any owner, that no other can acquire it."""
+        """Return whether enough members are locked, by any owner, that no other can acquire it.
+
+        Raises:
+            QuorumUnreachableError: The nodes that have answered do not decide it.
+        """
         self._check_open()
-        spare = len(self.locks) - self.quorum
-        for lock in self.locks:
-            spare -= await lock.is_locked()
-            if spare < 0:
-                return True
-        return False
+        if not self._nodes:
+            return await self._ask_each(methodcaller("is_locked"), one=True)
+        spare = len(self.members) - self.quorum
+
+        def enough(answers: Sequence[object], rounds: int = 0) -> bool:
+            return _count(answers, True) > spare or _count(answers, False) >= self.quorum
+
+        answers = await self._ask_nodes([partial(is_part_locked, member) for member in self.members], enough)
+        if enough(answers):
+            return _count(answers, True) > spare
+        why = "too few have answered to decide whether it is locked"
+        raise await self._unreachable(answers, ("free", "locked"), why, "call it again")
 
     async def is_held_by_current_thread(self) -> bool:
         """Return whether the calling thread or task holds it for certain."""
@@ -414,6 +504,10 @@ class MultiLockCore(HolderCore[MultiHold]):
                     text = f"{member.name!r} is {text}"
                 return text, found.holder, False
         return None, None, free == len(self.members)
+
+
+def _count(answers: Sequence[object], *wanted: bool) -> int:
+    return sum(each in wanted for each in answers)
 
 
 def _raise_if_ended(whole: MultiHold) -> None:

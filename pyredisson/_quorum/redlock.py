@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyredisson._core import events
 from pyredisson._core.acquiring import check_not_stuck
 from pyredisson._core.deadline import RETRY, Deadline, DoublingBackoff
-from pyredisson._core.failures import Failure, NotSent, Rejected, Unanswered, Unusable, explain_type
+from pyredisson._core.failures import Failure, NotSent, Rejected, Unanswered, Unusable
 from pyredisson._core.hold import HoldState
 from pyredisson._core.requests import ACQUIRED, Answer, LockAcquired, Refused
 from pyredisson._core.runtime import Runtime, together
@@ -24,6 +24,7 @@ from pyredisson._core.waiting import lock_message, wait_loop
 from pyredisson._kinds.token_lock import TOKEN_BYTES
 from pyredisson._quorum.hold import (
     acquire_part,
+    explain_states,
     free_in_ms,
     spread,
     undo,
@@ -274,12 +275,8 @@ class Rounds:
         """Return ``False`` if enough nodes answered in the last round, else raise ``QuorumUnreachableError``."""
         if self.reached:
             return False
-        whole, states, now = self.whole, self._states, self.runtime.now
-        until = now() + whole.client.config.timeout
-        for member in whole.members:  # For a node whose key holds another type, say which.
-            state = states[member.node]
-            if isinstance(state, Exception) and now() < until:
-                states[member.node] = await explain_type(member.client.finder, state, member.name, member.kind.layout)
+        whole, states = self.whole, self._states
+        await explain_states(whole.members, states, self.runtime.now() + whole.client.config.timeout)
         if self._late:
             raise unreachable(
                 whole,
@@ -368,8 +365,6 @@ class RestartGuard:
         self._longest = 0.0
         self._until = [-math.inf] * len(members)
         self._refused: set[int] = set()
-        self._barred: dict[int, str] = {}  # The run that was reported to have no vote, by node.
-        self._young = False
 
     def update(self, lease: float) -> None:
         """Take note of nodes that were connected to since the last time, and of the lease that is asked for.
@@ -453,8 +448,8 @@ class RestartGuard:
             if complaint is not None and wanted and client.server.is_new(complaint):
                 forgetful.append(self._nodes[index])
                 lacking = complaint
-            if self._until[index] > each.seen_at and self._barred.get(index) != each.run_id:
-                self._barred[index] = each.run_id  # Once: each connection shows another uptime, to the second.
+            # Once a client and run: handles are many, and each connection shows another uptime, to the second.
+            if self._until[index] > each.seen_at and client.server.first(f"no vote of run {each.run_id}"):
                 client.emit(
                     events.NodeBarred(self._name, self._nodes[index], each.uptime, self._until[index] - each.seen_at)
                 )
@@ -464,6 +459,6 @@ class RestartGuard:
             self._clients[0].emit(events.ServerUnsafe(lacking.setting, text))
         known = [each for each in facts if each is not None and each.run_id]
         young = len(known) == len(facts) and all(each.uptime < delay for each, delay in zip(known, delays, strict=True))
-        if young and not self._young and max(self._until) == -math.inf:
-            self._young = True
+        runs = ", ".join(sorted(each.run_id for each in known))
+        if young and max(self._until) == -math.inf and self._clients[0].server.first(f"first start of {runs}"):
             self._clients[0].emit(events.QuorumIsYoung(self._name, len(facts), max(each.uptime for each in known)))

@@ -24,8 +24,8 @@ from pyredisson._core.runtime import NumberedRequest, Request, Ticket, numbered
 from pyredisson._core.waiting import queue_refused
 from pyredisson._net.link import ServerLink
 from pyredisson._net.subscriber import Subscriber
-from pyredisson._net.topology import prepare_call, slot_of
-from pyredisson._net.wire import VERSION, introduction, prepare, prepare_numbered
+from pyredisson._net.topology import SlotCommand, prepare_call, slot_of
+from pyredisson._net.wire import VERSION, PackedCommand, introduction, prepare, prepare_numbered
 from pyredisson._shared import process
 from pyredisson._shared.process import monotonic
 from pyredisson.errors import ClientClosedError
@@ -166,6 +166,7 @@ class BaseRuntime(ABC):
         self.prepare_numbered: Callable[[str, tuple[str, ...], tuple[str | int | bytes, ...]], NumberedRequest] = (
             partial(numbered, prepare_call) if target.scattered else prepare_numbered
         )
+        self.prepare_command: Callable[[tuple[str, ...]], Request] = SlotCommand if target.scattered else PackedCommand
         self.callbacks: Callbacks = Callbacks()
         self._origin = process.origin()
         self._subscriber: Subscriber | NodeSubscribers | None = None

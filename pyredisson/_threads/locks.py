@@ -175,6 +175,9 @@ class AnyLock(Handle, shown="Lock"):
 
         Returns:
             Whether it was locked.
+
+        Raises:
+            QuorumUnreachableError: Too few nodes of a quorum have confirmed that it is free.
         """
         return run(self._core.force_unlock())
 
@@ -185,6 +188,9 @@ class AnyLock(Handle, shown="Lock"):
 
             if lock.is_locked():
                 print("busy")
+
+        Raises:
+            QuorumUnreachableError: Too few nodes of a quorum have answered to decide it.
         """
         return run(self._core.is_locked())
 

@@ -94,7 +94,7 @@ LINES = {
         "QuorumNodeLost": "quorum %(name)r: %(node)s cannot be used (%(error)s): %(left)d nodes are left, and "
         "%(quorum)d are needed",
         "QuorumNodeBack": "quorum %(name)r: %(node)s can be used again after %(seconds).1f s",
-        "NodeBarred": "quorum %(name)r: node %(node)s was started %(uptime)d s ago and has no vote for another "
+        "NodeBarred": "quorum %(name)r: %(node)s was started %(uptime)d s ago and has no vote for another "
         "%(seconds).1f s",
     },
 }

@@ -686,20 +686,45 @@ def test_who_forces_all_members_open_by_themselves_loses_the_multi_lock(world, a
     assert members.free()
 
 
-@each(SINGLE, MADE, APART, ALL, QUORUM)
-@pytest.mark.parametrize("forced", [False, True], ids=["none", "all but one"])
-def test_a_force_unlock_that_fails_loses_the_multi_lock_only_if_too_few_members_are_left(world, alice, case, forced):
+@each(SINGLE, APART, ALL, QUORUM)
+@pytest.mark.parametrize("extended", [False, True], ids=["as acquired", "extended"])
+def test_the_end_of_a_fixed_lease_is_said_to_be_that(world, alice, case, extended):
+    several = Members(world, alice, case).all()
+    held = several.hold(lease_time=BRIEF)
+    lease = held.enter()
+    if extended:
+        assert several.extend(2 * BRIEF) is True
+    world.until(lambda: lease.lost, what="its lease ends")
+    with pytest.raises(LockLostError, match="its lease expired, and nothing renews a fixed lease"):
+        held.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("case", "first", "is_lost"),
+    [
+        *((case, 0, False) for case in (SINGLE, MADE, APART, ALL, QUORUM)),
+        *((case, first, True) for case in (SINGLE, MADE, APART, ALL) for first in (0, 1)),
+    ],
+    ids=str,
+)
+def test_a_force_unlock_that_fails_loses_the_multi_lock_only_if_too_few_members_are_left(
+    world, alice, case, first, is_lost
+):
     called, lost = [], []
     members = Members(world, alice, case, on_lock_lost=lambda name, _: lost.append(name), **FAR_AWAY)
-    several, index = members.all(), members.count - 1 if forced else 0
+    several = members.all()
     held = several.hold(on_loss=lambda: called.append(1))
     lease = held.enter()
-    members.stores[index].delete(members.names[index])
-    members.stores[index].command("SET", members.names[index], "foreign")
+    failing = [first] if is_lost else range(members.quorum)
+    for index in failing:
+        members.stores[index].delete(members.names[index])
+        members.stores[index].command("SET", members.names[index], "foreign")
     with pytest.raises(LockError, match="holds a string"):
         several.force_unlock()
-    assert lease.lost is forced
-    if forced:
+    others = [index for index in range(members.count) if index not in failing]
+    assert not others or members.free(*others), "it frees the others all the same"
+    assert lease.lost is is_lost
+    if is_lost:
         world.until(lambda: called and several.real.name in lost)
         raises_lost(several.ensure_held)
     else:
@@ -708,5 +733,5 @@ def test_a_force_unlock_that_fails_loses_the_multi_lock_only_if_too_few_members_
         assert several.get_hold_count() == 1
     with suppress(LockError):  # By then the foreign key is found, too.
         held.__exit__(None, None, None)
-    assert called == [1] * forced
-    assert (several.real.name in lost) is forced
+    assert called == [1] * is_lost
+    assert (several.real.name in lost) is is_lost

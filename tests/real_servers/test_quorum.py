@@ -4,9 +4,10 @@ import time
 from contextlib import ExitStack, suppress
 
 import pytest
+import redis.exceptions as rx
 
 from pyredisson._core.names import LockNames
-from pyredisson.errors import LockError, QuorumUnreachableError
+from pyredisson.errors import LockError, LockNotOwnedError, QuorumUnreachableError
 from tests.proxy import Proxy
 from tests.real_servers.fleets import NODES, PATIENT, over
 from tests.servers import HOST, NOBODYS_PORT
@@ -134,6 +135,71 @@ def test_a_node_that_fails_while_the_lock_is_held_does_not_keep_its_owner_from_w
         waiting.result(20)
         assert len(clients[0]._core.ownerships) == 1, "she is one owner, not one more with each handle"
         alice.do(lambda: over(clients, unique_name).unlock())
+
+
+# --- asked and forced, with nodes away ---
+
+
+def make_unavailable(fleet, failure, *indices):
+    if failure == "stopped":
+        fleet.stop(*indices)
+    for index in indices if failure == "killed" else ():
+        fleet.servers[index].kill()
+
+
+@pytest.mark.parametrize("failure", ["stopped", "killed"])
+@pytest.mark.parametrize("node", [0, NODES - 1])
+def test_a_lock_is_looked_at_and_forced_open_without_one_node(world, fleet, unique_name, failure, node):
+    alice, bob = world.actor(), world.actor()
+    mine, theirs = (fleet.lock(world, unique_name, quorum_node_timeout=0.2) for _ in range(2))
+    alice.do(mine.lock)
+    assert bob.do(theirs.is_locked) is True
+    make_unavailable(fleet, failure, node)
+    assert bob.do(theirs.is_locked) is True
+    assert bob.do(theirs.force_unlock) is True
+    assert bob.do(theirs.is_locked) is False
+    assert bob.do(theirs.force_unlock) is False
+    assert bob.do(theirs.try_lock) is True
+
+
+def test_its_holder_forces_it_open_without_a_loss_and_frees_the_silent_node_later(world, fleet, unique_name):
+    alice = world.actor()
+    mine = fleet.lock(world, unique_name, quorum_node_timeout=0.2)
+    alice.do(mine.lock)
+    fleet.stop(0)
+    assert alice.do(mine.force_unlock) is True
+    with pytest.raises(LockNotOwnedError):
+        alice.do(mine.unlock)
+    fleet.servers[0].resume()
+    fleet.free(unique_name)
+    assert not world.losses
+
+
+def test_without_a_majority_it_frees_the_rest_and_names_the_nodes(world, fleet, unique_name):
+    alice, bob = world.actor(), world.actor()
+    mine, theirs = (fleet.lock(world, unique_name) for _ in range(2))
+    alice.do(mine.lock)
+    assert bob.do(theirs.is_locked) is True
+    make_unavailable(fleet, "killed", 0, 1, 2)
+    for call, word in ((theirs.is_locked, "locked"), (theirs.force_unlock, "free"), (theirs.is_locked, "free")):
+        with pytest.raises(QuorumUnreachableError, match="too few have") as caught:
+            bob.do(call)
+        states = list(caught.value.nodes.values())
+        assert states[3:] == [word] * 2
+        assert all(isinstance(state, Exception) for state in states[:3])
+
+
+def test_a_multi_lock_asks_and_frees_the_other_members_if_a_server_is_away(world, fleet, unique_name):
+    alice, bob = world.actor(), world.actor()
+    away, other = world.from_url(f"redis://{HOST}:{NOBODYS_PORT}"), world.from_url(fleet.urls()[0])
+    member = other.get_lock(f"{unique_name}:2")
+    several = away.get_multi_lock(away.get_lock(f"{unique_name}:1"), member)
+    bob.do(member.lock)
+    assert alice.do(several.is_locked) is True
+    for call in (several.force_unlock, several.is_locked):
+        with pytest.raises(rx.ConnectionError):
+            alice.do(call)
+        assert bob.do(member.is_locked) is False
 
 
 # --- far away ---

@@ -77,14 +77,72 @@ def test_the_longest_lease_asked_for_sets_the_delay(world, fleet, unique_name):
     assert 50 < barred.seconds <= 60
 
 
+@pytest.mark.parametrize("extended", ["the quorum", "a lease", "another handle", "a member"])
+def test_an_extension_sets_the_delay_as_a_lease_does(world, fleet, unique_name, extended):
+    bob = world.actor()
+    clients = clients_of(world, fleet, (C, D, E), lock_watchdog_timeout=5)
+    theirs = over(clients, unique_name)
+    block = theirs.hold()
+    lease = bob.do(world.enter(block))
+    if extended == "a member":
+        member = clients[C].get_lock(unique_name)
+        bob.do(member.lock)
+        bob.do(member.extend, 60)
+        bob.do(member.unlock)
+    else:
+        handle = over(clients, unique_name) if extended == "another handle" else theirs
+        assert bob.do((lease if extended == "a lease" else handle).extend, 60) is True
+    bob.do(world.leave(block))
+    fleet.servers[C].restart()
+    reconnected(bob, theirs)
+    with pytest.raises(QuorumUnreachableError, match="no vote"):
+        bob.do(theirs.try_lock)
+    [barred] = world.heard(NodeBarred)
+    assert 50 < barred.seconds <= 60
+
+
+def test_a_member_acquired_by_itself_sets_the_delay_by_its_lease(world, fleet, unique_name):
+    bob = world.actor()
+    clients = clients_of(world, fleet, (C, D, E), lock_watchdog_timeout=5)
+    member, theirs = clients[C].get_lock(unique_name), over(clients, unique_name)
+    bob.do(member.try_lock, 0, 60)
+    bob.do(theirs.lock)
+    for held in (theirs, member):
+        bob.do(held.unlock)
+    fleet.servers[C].restart()
+    reconnected(bob, theirs)
+    with pytest.raises(QuorumUnreachableError, match="no vote"):
+        bob.do(theirs.try_lock)
+    [barred] = world.heard(NodeBarred)
+    assert 50 < barred.seconds <= 60
+
+
+def test_a_restart_is_reported_once_a_client_however_many_names_and_handles_there_are(
+    world, fleet, unique_name, caplog
+):
+    bob = world.actor()
+    clients = fleet.clients(world)
+    bob.do(over(clients, unique_name).try_lock)  # The clients see the first run.
+    fleet.servers[C].restart()
+    reconnected(bob, over(clients, unique_name))
+    with caplog.at_level(logging.WARNING, "pyredisson"):
+        for number in range(6):
+            assert bob.do(over(clients, f"{unique_name}:{number % 3}").try_lock) is True
+    [barred] = world.heard(NodeBarred)
+    assert barred.node == f"node {C + 1} ({fleet.servers[C].url})"
+    [line] = [record.getMessage() for record in caplog.records if "has no vote" in record.getMessage()]
+    assert f": {barred.node} was started" in line
+
+
 # --- a young fleet, and one that does not say its age ---
 
 
 def test_the_first_start_of_all_nodes_votes_and_is_logged_once(world, fleet, unique_name, caplog):
     alice = world.actor()
-    lock = fleet.lock(world, unique_name)
+    clients = fleet.clients(world)
     with caplog.at_level(logging.INFO, "pyredisson"):
-        for _ in range(3):
+        for number in range(4):  # Of several handles and names, as one for each order.
+            lock = over(clients, unique_name + ":2" * (number > 2))
             alice.do(lock.lock)
             alice.do(lock.unlock)
     [event] = world.heard(QuorumIsYoung)

@@ -168,6 +168,9 @@ class FakeRuntime:
     def prepare(self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]) -> Request:
         return (script, keys, args)
 
+    def prepare_command(self, command: tuple[str, ...]) -> Request:
+        return command
+
     def prepare_numbered(
         self, script: str, keys: tuple[str, ...], args: tuple[str | int | bytes, ...]
     ) -> NumberedRequest:

@@ -302,6 +302,10 @@ class SimulatedRuntime(Seam):
         raw = [arg if isinstance(arg, bytes) else str(arg).encode() for arg in args]
         return resp.script(script), [key.encode() for key in keys], raw
 
+    @staticmethod
+    def prepare_command(command: tuple[str, ...]) -> Request:
+        return command
+
     def place(self, name: str) -> None:
         return None
 
@@ -311,6 +315,8 @@ class SimulatedRuntime(Seam):
     # ---- requests ------------------------------------------------------------------------------------------------
 
     async def eval(self, request: Request, timeout: float) -> Reply:
+        if isinstance(request[0], str):
+            return await self.execute(request, timeout)
         called, keys, args = request
 
         def execute() -> Any:
