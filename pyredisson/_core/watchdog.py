@@ -400,8 +400,10 @@ class Watchdog:
 
     def _forget_dead_holders(self, dead: Sequence[Ownership]) -> None:
         """Leave what no one can release to its lease. All members of a multi-lock first: its thread may go on then."""
+        # Holds that are being released were left by their holder.
+        found = [(own, [hold for hold in own.holds if hold not in own.claimed()]) for own in dead]
         # What a closed owner has left was reported when it was closed.
-        hints = [gone_hint(own) if own.renewable() or not own.who.closed() else "" for own in dead]
+        hints = [gone_hint(own, left) if own.renewable() or not own.who.closed() else "" for own, left in found]
         for ownership in dead:
             self._watched.pop(ownership, None)
             self._short.pop(ownership, None)
@@ -413,11 +415,11 @@ class Watchdog:
             elif ownership.pending is None:
                 # Else its owner, who may live, would begin anew while a release is under way.
                 self._client.ownerships.drop(ownership)
-        for ownership, hint in zip(dead, hints, strict=True):
-            if hint and (not ownership.holds or any(hold.whole is None for hold in ownership.holds)):
+        for (ownership, left), hint in zip(found, hints, strict=True):
+            if hint and any(hold.whole is None for hold in left):
                 who = ownership.who.describe()
                 self._client.emit(events.HolderGone(ownership.name, ownership.owner, hint, who=who))
-            for hold in list(ownership.holds):
+            for hold in left:
                 if hint and hold.whole is not None:
                     hold.whole.holder_gone(hint)
 

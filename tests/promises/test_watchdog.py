@@ -1,12 +1,13 @@
 """What is held without a lease is kept alive: as long as its owner lives, and not a moment longer."""
 
+import gc
 import logging
 
 import pytest
 
-from pyredisson import events
-from tests.promises.kinds import handle, rival
-from tests.worlds.base import KEPT
+from pyredisson import OutcomeUnknownError, events
+from tests.promises.kinds import handle, release_of, rival
+from tests.worlds.base import KEPT, World
 from tests.worlds.environments import asyncio_only, each_runtime, in_virtual_time, sync_and_async
 
 #: A watchdog's timeout, of which two thirds can be waited for, while a busy machine may lose one of them.
@@ -100,3 +101,34 @@ def test_a_holder_that_ended_is_logged_with_a_hint_at_wait_for(world, alice, bob
         assert bob.lock(client).try_lock(9)
         world.until(lambda: "wait_for" in caplog.text)
     assert "try_lock(5)" in caplog.text
+
+
+@sync_and_async
+def test_a_holder_whose_release_is_being_settled_is_not_gone(world, proxy):
+    """Of nested holds, the one that no one releases has none any more."""
+    gone = []
+
+    def hear(event):  # It keeps no event with an error, whose traceback would keep the blocks alive.
+        gone.extend([event] if type(event) is events.HolderGone else [])
+
+    client = world.through(proxy.port, lock_watchdog_timeout=3.9, timeout=0.4, listeners=(hear,))
+    actors = dict(zip(("unlock", "with", "hold", "multi_lock", "nested"), world.actors(5), strict=True))
+    leave = {}
+    for how, actor in actors.items():
+        lock = handle(actor, client, "multi_lock" if how == "multi_lock" else "lock", how)
+        for _ in range({"with": 1, "nested": 2}.get(how, 0)):
+            lock.enter()
+        leave[how] = World.leave(lock.real) if how in ("with", "nested") else release_of(lock, block=how == "hold")
+    silent = proxy.hold_request("EVALSHA", None)
+    calls = [actors[how].start(call) for how, call in leave.items()]
+    assert {type(call.error()) for call in calls} == {OutcomeUnknownError}
+    for actor in actors.values():
+        actor.end()
+    del lock
+    calls.clear()
+    leave.clear()
+    gc.collect()
+    world.until(lambda: "nested" in [event.name for event in gone], what="the last of them is looked at")
+    assert [event.name for event in gone] == ["nested"]
+    assert "ended without releasing it" in gone[0].hint
+    silent.remove()
