@@ -64,6 +64,33 @@ def test_a_renewal_without_an_answer_is_repeated_within_the_lease(world, proxy):
     mine.unlock()
 
 
+@in_virtual_time
+@pytest.mark.parametrize("stopped", ["in a request", "between requests", "when the server answers again"])
+def test_the_watchdog_is_late_if_the_process_is_stopped_and_not_if_the_server_is_silent(world, stopped):
+    late = []
+    client = world.client(listeners=(lambda event: late.extend([event] if type(event) is events.WatchdogLate else []),))
+    actors = world.actors(30)
+    locks = [actor.lock(client, f"orders-{number}") for number, actor in enumerate(actors)]
+    for lock in locks:
+        lock.lock()
+    world.simulation.node.pause()
+    calls = [actor.start(lock.real.unlock) for actor, lock in zip(actors, locks, strict=True)]
+    assert {type(call.error()) for call in calls} == {OutcomeUnknownError}
+    world.pass_time(25)
+    if stopped == "when the server answers again":
+        world.simulation.node.resume()
+        world.actor().lock(client).lock()
+    watchdog = client.real.core.watchdog
+    world.until(lambda: watchdog._stepping is (stopped == "in a request"))
+    assert late == []
+    world.process.pause()
+    world.pass_time(20)
+    world.process.resume()
+    world.pass_time(1)
+    assert [event.seconds > 15 for event in late] == [True]
+    world.simulation.node.resume()
+
+
 # ---- owners that are gone ----------------------------------------------------------------------------------------
 
 
