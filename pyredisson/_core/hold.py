@@ -164,9 +164,11 @@ def holder_alive(held: Ownership) -> bool:
     return alive and not holds
 
 
-def gone_hint(held: Ownership) -> str:
-    """Explain why no one can release these holds any more."""
-    if held.holds and all(hold.block is not None for hold in held.holds) and not held.who.closed():
+def gone_hint(held: Ownership, left: Sequence[SingleHold]) -> str:
+    """Explain why no one can release these holds of it any more; empty if there are none."""
+    if not left:
+        return ""
+    if all(hold.block is not None for hold in left) and not held.who.closed():
         return "the object that hold() returned was dropped without leaving its block"
     return held.who.gone_hint()
 

@@ -177,6 +177,13 @@ def restart_of(address: str, facts: ServerFacts, before: ServerFacts) -> ServerC
     return ServerChange(facts.seen_at, f"another server answers{address} since {{}} s {ids}, which does not have it")
 
 
+def _was_flushed(facts: ServerFacts, before: ServerFacts) -> bool:
+    """Return whether a server was flushed since it was asked before; not if that is not known."""
+    if facts.flushes is None or before.flushes is None or facts.flushes <= before.flushes:
+        return False
+    return before.flushes > 0 or not facts.keys
+
+
 class ServerState:
     """What one client knows of its server.
 
@@ -268,10 +275,9 @@ class ServerState:
         known = self._changes.get(node)
         if change is not None and before is not None and known is not None and known.at >= before.seen_at:
             return  # Sentinels, or nodes, have said before that it is another one.
-        flushes = 0 if before is None or change is not None else before.flushes or 0
         if change is not None:
             self.note_change(node, change)
-        elif facts.flushes is not None and (facts.flushes > flushes if flushes else facts.flushes and not facts.keys):
+        elif before is not None and _was_flushed(facts, before):
             where = node and f" {node}"
             self.note_change(node, ServerChange(facts.seen_at, f"the server{where} was flushed (noticed {{}} s ago)"))
 

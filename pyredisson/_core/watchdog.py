@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyredisson._core import events
 from pyredisson._core.acquiring import settle
-from pyredisson._core.deadline import RETRY, certain_for, lease_ms
+from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY, certain_for, lease_ms
 from pyredisson._core.failures import Failure, Rejected, Unusable, as_failure
 from pyredisson._core.hold import gone_hint, holder_alive
 from pyredisson._core.presence import Presence
@@ -191,7 +191,7 @@ class Watchdog:
         self._wakes_at = math.inf
         self._earliest = math.inf  # No watched ownership's deadline is before this.
         self._grace = max(LATE, self._period)
-        self._late_at = math.inf  # If the next step has not begun by then, no thread or task runs it.
+        self._late_at = math.inf  # If the loop has not gone on by then, no thread or task runs it.
         self._late_reported = False
         self._wall_clock = client.runtime.unix_time() - client.runtime.now()  # Ahead of ours, when a round began.
         self._stepping = False
@@ -303,14 +303,21 @@ class Watchdog:
                 self._late_reported = True
                 self._client.emit(events.WatchdogLate(self._runtime.now() - late_at + self._grace))
 
+    def _go_on_within(self, seconds: float) -> None:
+        """Warn if the loop is late, and note that it goes on within this time, whether or not a server answers.
+
+        A request may take its timeout twice: a connection that is made first has as long.
+        """
+        self._warn_if_late()
+        self._late_at = self._runtime.now() + seconds + self._grace
+
     # ---- the loop ------------------------------------------------------------------------------------------------
 
     async def step(self) -> float:
         """Do what is due, and return after how many seconds there will be more."""
         if self._client.copied():
             return SLICE  # A copy renews nothing of the original; its client has another watchdog now.
-        self._warn_if_late()
-        self._late_at = math.inf
+        self._go_on_within(SLICE)  # For that long it pauses if this raises an error.
         self._stepping = True
         self._check_clocks()
         self._report_expired()
@@ -319,6 +326,7 @@ class Watchdog:
         await self._renew()
         if self._short:
             await self._renew_short()
+        self._go_on_within(ROUND + 2 * max(CLEANUP_BUDGET, self._client.attempt_timeout(self.lease_ms)))
         await self._backlog.step()
         if self._runtime.now() >= self.presence.due():
             await self.presence.step(self._due() - self._runtime.now())
@@ -337,8 +345,9 @@ class Watchdog:
         if self._watched:
             self.presence.expect_from(now)
         self._wakes_at = min(self._due(), self.presence.due())
-        self._late_at = self._wakes_at + self._grace
-        return max(0.0, self._wakes_at - now)
+        pause = max(0.0, self._wakes_at - now)
+        self._go_on_within(pause)
+        return pause
 
     def _due(self) -> float:
         """When locks have to be renewed, settled or reported next."""
@@ -400,8 +409,10 @@ class Watchdog:
 
     def _forget_dead_holders(self, dead: Sequence[Ownership]) -> None:
         """Leave what no one can release to its lease. All members of a multi-lock first: its thread may go on then."""
+        # Holds that are being released were left by their holder.
+        found = [(own, [hold for hold in own.holds if hold not in own.claimed()]) for own in dead]
         # What a closed owner has left was reported when it was closed.
-        hints = [gone_hint(own) if own.renewable() or not own.who.closed() else "" for own in dead]
+        hints = [gone_hint(own, left) if own.renewable() or not own.who.closed() else "" for own, left in found]
         for ownership in dead:
             self._watched.pop(ownership, None)
             self._short.pop(ownership, None)
@@ -413,11 +424,11 @@ class Watchdog:
             elif ownership.pending is None:
                 # Else its owner, who may live, would begin anew while a release is under way.
                 self._client.ownerships.drop(ownership)
-        for ownership, hint in zip(dead, hints, strict=True):
-            if hint and (not ownership.holds or any(hold.whole is None for hold in ownership.holds)):
+        for (ownership, left), hint in zip(found, hints, strict=True):
+            if hint and any(hold.whole is None for hold in left):
                 who = ownership.who.describe()
                 self._client.emit(events.HolderGone(ownership.name, ownership.owner, hint, who=who))
-            for hold in list(ownership.holds):
+            for hold in left:
                 if hint and hold.whole is not None:
                     hold.whole.holder_gone(hint)
 
@@ -446,6 +457,7 @@ class Watchdog:
             lease = max(leases)
             self._short[ownership] = now + min(hold.certain for hold in renewed) / 3
             renewal = Renewal(self._client, [ownership], lease, self._answer_timeout(now))
+            self._go_on_within(2 * renewal.timeout)
             await renewal.send()
             if isinstance(renewal.answer, Failure):
                 self._short[ownership] = now + min(RETRY.first, lease / 10_000)
@@ -466,6 +478,7 @@ class Watchdog:
         timeout = self._answer_timeout(self._runtime.now())
         renewals = [Renewal(self._client, batch, self.lease_ms, timeout, counts=True) for batch in wave]
         self._round_requests += len(renewals)
+        self._go_on_within(2 * timeout)
         if len(renewals) > 1:
             answers = await self._runtime.eval_all([renewal.prepared for renewal in renewals], timeout)
             for renewal, answer in zip(renewals, answers, strict=True):

@@ -44,6 +44,9 @@ WAIT_AGAIN = 0.1
 #: What a new connection is asked first. Without sections: Redis 6.2 takes one at most.
 INFO = pack("INFO")
 
+#: What the first one is asked instead: this also says how often the server was flushed before.
+FIRST_INFO = pack("INFO", "all")
+
 Inspect: TypeAlias = Callable[..., None]
 """Takes the reply to ``INFO`` on a new connection, the seconds that it took, and which node of a cluster it is of.
 
@@ -207,6 +210,7 @@ class ServerLink:
         self.on_queue_refused: Callable[[], None] = ignore
         self.away = False
         self._wrong_server = False
+        self._info = FIRST_INFO
 
     # ---- requests ------------------------------------------------------------------------------------------------
 
@@ -393,11 +397,12 @@ class ServerLink:
         sent = self._now()
         try:
             if self.introduce is None or not self._transport.direct:  # Those of the user's pool keep their names.
-                said = await wire.call(INFO, timeout)
+                said = await wire.call(self._info, timeout)
             else:
-                said = (await wire.call_many((*self.introduce(), INFO), timeout))[-1]
+                said = (await wire.call_many((*self.introduce(), self._info), timeout))[-1]
             if isinstance(said, Failure):
                 raise said
+            self._info = INFO
             self.inspect(inspected(said, found=self._sentinels is not None), self._now() - sent)
         except Unanswered as failure:
             raise NotSent(failure.cause) from None

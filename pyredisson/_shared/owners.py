@@ -131,7 +131,8 @@ class ThreadOwner(Caller):
         latest, root.latest = root.latest, acquires
         if latest is None or latest is acquires or not latest.remaining(now) or not latest.bound():
             return None
-        return None if any(map(latest.sees, latest.holds)) else latest
+        # What is being released, its call has left.
+        return None if latest.unclaimed() <= 0 or any(map(latest.sees, latest.holds)) else latest
 
 
 def _thread_name() -> str:

@@ -449,6 +449,19 @@ def test_a_fixed_lease_that_a_chain_left_to_run_out_is_not_warned_of(world, clie
     assert warned(caplog) == []
 
 
+def test_what_a_chain_has_left_is_not_warned_of_while_its_release_is_settled(world, proxy, one, other):
+    left = []
+    client = world.through(proxy.port, timeout=0.4, listeners=(left.append,))
+    mine, theirs = one.lock(client), other.lock(client, "parcels")
+    mine.enter()
+    silent = proxy.hold_request(lambda args: args[0] == b"EVALSHA" and b"orders" in args, None)
+    with pytest.raises(OutcomeUnknownError):
+        mine.__exit__(None, None, None)
+    theirs.lock()
+    assert not any(type(event) is events.LeftBehind for event in left)
+    silent.remove()
+
+
 @pytest.mark.parametrize("holds", [2, 3])
 def test_nested_fixed_leases_that_ran_out_are_not_warned_of(world, client, one, other, holds, caplog):
     mine = one.lock(client)

@@ -1,12 +1,13 @@
 """What is held without a lease is kept alive: as long as its owner lives, and not a moment longer."""
 
+import gc
 import logging
 
 import pytest
 
-from pyredisson import events
-from tests.promises.kinds import handle, rival
-from tests.worlds.base import KEPT
+from pyredisson import OutcomeUnknownError, events
+from tests.promises.kinds import handle, release_of, rival
+from tests.worlds.base import KEPT, World
 from tests.worlds.environments import asyncio_only, each_runtime, in_virtual_time, sync_and_async
 
 #: A watchdog's timeout, of which two thirds can be waited for, while a busy machine may lose one of them.
@@ -63,6 +64,33 @@ def test_a_renewal_without_an_answer_is_repeated_within_the_lease(world, proxy):
     mine.unlock()
 
 
+@in_virtual_time
+@pytest.mark.parametrize("stopped", ["in a request", "between requests", "when the server answers again"])
+def test_the_watchdog_is_late_if_the_process_is_stopped_and_not_if_the_server_is_silent(world, stopped):
+    late = []
+    client = world.client(listeners=(lambda event: late.extend([event] if type(event) is events.WatchdogLate else []),))
+    actors = world.actors(30)
+    locks = [actor.lock(client, f"orders-{number}") for number, actor in enumerate(actors)]
+    for lock in locks:
+        lock.lock()
+    world.simulation.node.pause()
+    calls = [actor.start(lock.real.unlock) for actor, lock in zip(actors, locks, strict=True)]
+    assert {type(call.error()) for call in calls} == {OutcomeUnknownError}
+    world.pass_time(25)
+    if stopped == "when the server answers again":
+        world.simulation.node.resume()
+        world.actor().lock(client).lock()
+    watchdog = client.real.core.watchdog
+    world.until(lambda: watchdog._stepping is (stopped == "in a request"))
+    assert late == []
+    world.process.pause()
+    world.pass_time(20)
+    world.process.resume()
+    world.pass_time(1)
+    assert [event.seconds > 15 for event in late] == [True]
+    world.simulation.node.resume()
+
+
 # ---- owners that are gone ----------------------------------------------------------------------------------------
 
 
@@ -100,3 +128,34 @@ def test_a_holder_that_ended_is_logged_with_a_hint_at_wait_for(world, alice, bob
         assert bob.lock(client).try_lock(9)
         world.until(lambda: "wait_for" in caplog.text)
     assert "try_lock(5)" in caplog.text
+
+
+@sync_and_async
+def test_a_holder_whose_release_is_being_settled_is_not_gone(world, proxy):
+    """Of nested holds, the one that no one releases has none any more."""
+    gone = []
+
+    def hear(event):  # It keeps no event with an error, whose traceback would keep the blocks alive.
+        gone.extend([event] if type(event) is events.HolderGone else [])
+
+    client = world.through(proxy.port, lock_watchdog_timeout=3.9, timeout=0.4, listeners=(hear,))
+    actors = dict(zip(("unlock", "with", "hold", "multi_lock", "nested"), world.actors(5), strict=True))
+    leave = {}
+    for how, actor in actors.items():
+        lock = handle(actor, client, "multi_lock" if how == "multi_lock" else "lock", how)
+        for _ in range({"with": 1, "nested": 2}.get(how, 0)):
+            lock.enter()
+        leave[how] = World.leave(lock.real) if how in ("with", "nested") else release_of(lock, block=how == "hold")
+    silent = proxy.hold_request("EVALSHA", None)
+    calls = [actors[how].start(call) for how, call in leave.items()]
+    assert {type(call.error()) for call in calls} == {OutcomeUnknownError}
+    for actor in actors.values():
+        actor.end()
+    del lock
+    calls.clear()
+    leave.clear()
+    gc.collect()
+    world.until(lambda: "nested" in [event.name for event in gone], what="the last of them is looked at")
+    assert [event.name for event in gone] == ["nested"]
+    assert "ended without releasing it" in gone[0].hint
+    silent.remove()

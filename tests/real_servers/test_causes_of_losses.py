@@ -10,6 +10,7 @@ import pytest
 from pyredisson.errors import LockLostError
 from pyredisson.events import Lost
 from tests.real_servers.client_settings import renewed_every
+from tests.real_servers.observation import INFO
 from tests.servers import Server
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
@@ -117,6 +118,37 @@ def test_a_deleted_key_is_neither(world, own, unique_name):
         direct.delete(unique_name)
     with pytest.raises(LockLostError, match=GUESS):
         actor.do(lock.unlock)
+
+
+@pytest.mark.parametrize("how", ["renewal", "unlock"])
+def test_a_flush_before_the_client_is_no_cause(world, own, unique_name, how):
+    with own.client() as direct:
+        direct.flushall()
+        _client, actor, lock = _hold(world, own, unique_name, how)
+        direct.delete(unique_name)
+    if how == "renewal":
+        until(lambda: _reasons(world), what="the loss is found")
+    else:
+        with pytest.raises(LockLostError, match=GUESS):
+            actor.do(lock.unlock)
+    assert GUESS in _reasons(world)[0]
+
+
+def test_only_the_first_connection_asks_how_often_a_server_was_flushed(world, proxy, unique_name):
+    asked = []
+
+    def hear(args: list[bytes]) -> bool:
+        asked.extend([args] if INFO(args) else [])
+        return False  # No reply is dropped.
+
+    proxy.drop_reply(hear, None)
+    client, actor = world.from_url(proxy.url), world.actor()
+    actor.do(client.get_lock(unique_name).is_locked)
+    assert asked == [[b"INFO", b"all"]]
+    proxy.cut()
+    proxy.heal()
+    actor.do(client.get_lock(unique_name).is_locked)
+    assert asked[1:] == [[b"INFO"]]
 
 
 def test_a_restart_before_the_acquire_is_no_cause(world, own, unique_name):

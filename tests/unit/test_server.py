@@ -92,6 +92,31 @@ def test_each_connection_is_reported_with_the_one_before():
     assert heard.server.facts == facts(VALKEY)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "keys", "flushed"),
+    [
+        (None, 1, 0, False),
+        (0, 0, 0, False),
+        (0, 1, 0, True),
+        (0, 1, 5, False),
+        (1, 1, 0, False),
+        (1, 2, 5, True),
+        (2, 1, 0, False),
+        (1, None, 0, False),
+    ],
+)
+def test_a_flush_is_noticed_by_how_many_there_were_before(before, after, keys, flushed):
+    def said(flushes: int | None) -> bytes:
+        stats = b"" if flushes is None else b"# Commandstats\r\ncmdstat_flushall:calls=%d,usec=1\r\n" % flushes
+        return REDIS + stats + b"# Keyspace\r\n" + (b"db0:keys=%d,expires=0\r\n" % keys if keys else b"")
+
+    server = Heard().server
+    server.inspect(said(before))
+    assert server.cause("", 12.5) is None
+    server.inspect(said(after))
+    assert (server.cause("", 12.5) is not None) == flushed
+
+
 def test_each_complaint_comes_once_a_client():
     heard = Heard()
     bad = REDIS.replace(b"noeviction", b"allkeys-lru")
