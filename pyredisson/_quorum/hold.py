@@ -163,6 +163,11 @@ class MultiHold(Owned):
         """Seconds until it ends if it is not released; ``None`` if the watchdogs renew it."""
         return None if self._lease is None else self._lease / 1000
 
+    @property
+    def lost(self) -> bool:
+        """Whether it is lost."""
+        return self.loss is not None
+
     def lease_ms(self, member: Member | None = None) -> int:
         """Return the lease of the part of a member; of all parts the longest."""
         if self._lease is not None:
