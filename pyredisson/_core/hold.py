@@ -58,7 +58,7 @@ class SingleHold:
     Attributes:
         lease_ms: The lease it was taken with.
         loss: Why it is lost, if a condition that had given it up does not hold it again.
-        lost: Whether it is lost, in whatever way; also when it is held no longer.
+        lost: Whether it was lost with all that its owner held; also when it is held no longer.
         certain: For how many seconds after sending that lease is certain.
         watchdog: Renewed until it is released.
         watched: Its holder is notified when it is lost. A plain hold with a fixed lease is not: it simply ends.

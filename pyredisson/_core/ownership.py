@@ -325,7 +325,7 @@ class Ownership(Owned):
             self.in_flight.becoming = HoldState.OVER
             self.in_flight.given_up = ()
             for hold in lost:
-                hold.loss, hold.lost = FORFEITED, True
+                hold.loss = FORFEITED
             for hold in holds:
                 if hold.state in (HoldState.GIVEN_UP, HoldState.LEFT):
                     self.drop(hold)
