@@ -9,8 +9,8 @@ NEW        a grant
 HELD       a release; an unlock, if it is lost; the end of a fixed lease; the wait of a condition
 GIVEN_UP   that wait has ended, and it is held again
 LEFT       that wait has ended: its block was left meanwhile
-ENDED      its unlock, which raises an error: its fixed lease ran out
-LOST       its unlock, which is under way, and raises an error: it was to be released behind another request
+ENDED      its unlock, which raises an error: its fixed lease ran out, or its lease behind an unlock that had failed
+LOST       the end of its block, which is under way, and raises an error: it was to be released behind another request
 RELEASED   the unlock of its multi-lock, which is called again and may wait for other members
 OVER       nothing
 ========== ==========================================================================================================

@@ -949,8 +949,11 @@ class Ownership(Owned):
         in_flight = self.in_flight
         while in_flight.due:
             hold = in_flight.due[0]
-            self.drop(hold)
-            hold.state = HoldState.LOST  # For its unlock alone, if that is under way.
+            if hold is in_flight.unlocking:  # Its unlock is under way, or is called again.
+                self.drop(hold, HoldState.ENDED)
+            else:
+                self.drop(hold)
+                hold.state = HoldState.LOST  # For the end of its block alone, if that is under way.
             in_flight.due = in_flight.due[1:]
 
     def _give_up_release(self) -> None:
