@@ -9,8 +9,8 @@ NEW        a grant
 HELD       a release; an unlock, if it is lost; the end of a fixed lease; the wait of a condition
 GIVEN_UP   that wait has ended, and it is held again
 LEFT       that wait has ended: its block was left meanwhile
-ENDED      its unlock, which raises an error: its fixed lease ran out
-LOST       its unlock, which is under way, and raises an error: it was to be released behind another request
+ENDED      its unlock, which raises an error: its fixed lease ran out, or its lease behind an unlock that had failed
+LOST       the end of its block, which is under way, and raises an error: it was to be released behind another request
 RELEASED   the unlock of its multi-lock, which is called again and may wait for other members
 OVER       nothing
 ========== ==========================================================================================================
@@ -58,6 +58,7 @@ class SingleHold:
     Attributes:
         lease_ms: The lease it was taken with.
         loss: Why it is lost, if a condition that had given it up does not hold it again.
+        lost: Whether it was lost with all that its owner held; also when it is held no longer.
         certain: For how many seconds after sending that lease is certain.
         watchdog: Renewed until it is released.
         watched: Its holder is notified when it is lost. A plain hold with a fixed lease is not: it simply ends.
@@ -76,6 +77,7 @@ class SingleHold:
         "certain",
         "lease_ms",
         "loss",
+        "lost",
         "renewals_left",
         "since",
         "state",
@@ -91,6 +93,7 @@ class SingleHold:
     ) -> None:
         self.lease_ms: int = lease_ms
         self.loss: str | None = None
+        self.lost: bool = False
         self.certain: float = certain
         self.watchdog: bool = watchdog
         self.watched: bool = watchdog or block  # The body of hold() wants to know, whatever its lease.
@@ -352,11 +355,12 @@ class Owned(ABC):
 class LossCallback:
     """The callback of one block, called once if its hold is lost; also if leaving the block finds that out."""
 
-    __slots__ = ("_callbacks", "_held", "_runtime")
+    __slots__ = ("_callbacks", "_held", "_hold", "_runtime")
 
     def __init__(self, callback: Callable[[], object], held: Owned, hold: Any, runtime: Runtime) -> None:
         self._callbacks = [callback]
         self._held = held
+        self._hold = hold
         self._runtime = runtime
         held.call_when_lost(hold, self.call)
         if held.loss is not None:  # It was lost since it was acquired.
@@ -368,8 +372,10 @@ class LossCallback:
             self._runtime.call_back(self._callbacks.pop())
 
     def end(self) -> None:
-        """Its block was left."""
+        """Its block was left, maybe between the loss and its report."""
         self._held.call_no_more(self.call)
+        if self._hold.lost:
+            self.call()
 
 
 # ---- blocks ----------------------------------------------------------------------------------------------------------

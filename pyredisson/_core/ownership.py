@@ -815,7 +815,7 @@ class Ownership(Owned):
             self._drop_due()
             holds = (*self.holds,)
             if any(hold.watched and hold.whole is None for hold in holds):
-                self.loss = ending
+                self._lose(ending, before)
                 return before  # Who is leaving an inner block learns of it, too.
             self.ending = ending if isinstance(ending, InMargin) else None
             for hold in holds:  # A multi-lock may be lost by it; its members are not, by themselves.
@@ -869,8 +869,14 @@ class Ownership(Owned):
             if generation is not None and self.in_flight.pending is Pending.RELEASE:
                 return ()  # The answer may have seen this very release. If not, the release says so itself.
             self.generation += 1
-            self.loss = reason
-            return (*self.holds,)
+            return self._lose(reason, (*self.holds,))
+
+    def _lose(self, reason: str, holds: tuple[SingleHold, ...]) -> tuple[SingleHold, ...]:
+        """Note that these holds are lost: their blocks may be left before that is reported. Returns them."""
+        self.loss = reason
+        for hold in holds:
+            hold.lost = True
+        return holds
 
     def certain_until(self, at: float) -> None:
         """It is certain no longer than until then, unless a renewal is confirmed."""
@@ -909,7 +915,7 @@ class Ownership(Owned):
             in_flight, holds = self.in_flight, (*self.holds,)
             in_flight.pending = None
             reported = self.loss is None and (now < self.deadline or any(hold.watched for hold in holds))
-            self.loss = reason
+            self._lose(reason, holds)
             if in_flight.becoming is not HoldState.GIVEN_UP:
                 for hold in in_flight.holds:
                     self.drop(hold, HoldState.ENDED if behind and self._is_awaited(hold) else HoldState.OVER)
@@ -943,8 +949,11 @@ class Ownership(Owned):
         in_flight = self.in_flight
         while in_flight.due:
             hold = in_flight.due[0]
-            self.drop(hold)
-            hold.state = HoldState.LOST  # For its unlock alone, if that is under way.
+            if hold is in_flight.unlocking:  # Its unlock is under way, or is called again.
+                self.drop(hold, HoldState.ENDED)
+            else:
+                self.drop(hold)
+                hold.state = HoldState.LOST  # For the end of its block alone, if that is under way.
             in_flight.due = in_flight.due[1:]
 
     def _give_up_release(self) -> None:

@@ -51,15 +51,17 @@ async def unlock(client: ClientCore, kind: LockKind, ownership: Ownership, progr
         hold, in_flight = ownership.to_unlock(), ownership.in_flight
         other = in_flight.pending is Pending.ACQUIRE or in_flight.of_block
         later, settled = other and ownership.release_later(hold, block=False), None
+        if later:
+            hold = in_flight.unlocking
         try:
             settled = await settle_or_explain(client, ownership)
         except LockLostError:
-            if hold is None or hold.state is not HoldState.LOST:
+            if not (hold is not None and _ended_meanwhile(hold, later=later)):
                 raise
             # Else that of the block, which has reported it; ours comes now.
         # Without a hold, its caller may be the one who was interrupted.
         if later or (settled is Pending.RELEASE and not (other and hold is not None)):
-            if hold is not None and hold.state is HoldState.LOST:
+            if hold is not None and _ended_meanwhile(hold, later=later):
                 await release_all(client, kind, ownership, (hold,), progress)
             ownership.take_released_behind()
             resume(client, ownership)
@@ -70,6 +72,11 @@ async def unlock(client: ClientCore, kind: LockKind, ownership: Ownership, progr
         return
     hold = ownership.to_unlock()
     await release_all(client, kind, ownership, () if hold is None else (hold,), progress)
+
+
+def _ended_meanwhile(hold: SingleHold, *, later: bool) -> bool:
+    """Return whether a hold has ended that was to be released behind another request; ``later``: by this unlock."""
+    return hold.state is HoldState.LOST or (later and hold.state is HoldState.ENDED)
 
 
 async def leave_block(

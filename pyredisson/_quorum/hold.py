@@ -54,7 +54,7 @@ from pyredisson._core.hold import (
     lost_error,
 )
 from pyredisson._core.ownership import Ownership
-from pyredisson._core.releasing import force_unlock, leave_block, release_all
+from pyredisson._core.releasing import force_unlock, leave_block, release_all, send_release
 from pyredisson._core.replicas import NotAcknowledged, ReplicaAcknowledgement
 from pyredisson._core.requests import OF_CALL, Answer, Call, read_stale, unusable
 from pyredisson._core.runtime import Progress, Reply, Request, Requesting, Runtime, ServerRequest, together
@@ -175,6 +175,11 @@ class MultiHold(Owned):
     def fixed_lease(self) -> float | None:
         """Seconds until it ends if it is not released; ``None`` if the watchdogs renew it."""
         return None if self._lease is None else self._lease / 1000
+
+    @property
+    def lost(self) -> bool:
+        """Whether it is lost, and not by the end of its client."""
+        return self.loss is not None and not self.client.closed
 
     def lease_ms(self, member: Member | None = None) -> int:
         """Return the lease of the part of a member; of all parts the longest."""
@@ -734,7 +739,12 @@ async def undo(whole: MultiHold) -> None:
     whole.parts = [None] * len(whole.parts)
     if held:
         await wait_for_turns(whole)
-        await together(whole.client.runtime, starmap(release_part, held))
+        outcomes = await together(whole.client.runtime, starmap(release_part, held))
+        until = whole.client.runtime.now() + CLEANUP_BUDGET
+        for (member, own, _), outcome in zip(held, outcomes, strict=True):
+            client, left = member.client, until - whole.client.runtime.now()
+            if isinstance(outcome, Failure) and client.closed and left > 0:  # Its background settles nothing any more.
+                await send_release(client, partial(settle, client, own, left, behind=True))
 
 
 async def undo_interrupted(whole: MultiHold, error: BaseException) -> None:
@@ -766,12 +776,14 @@ async def _settle_on_leaving(whole: MultiHold, error: BaseException) -> None:
 # ---- extending -------------------------------------------------------------------------------------------------------
 
 
-async def extend(whole: MultiHold, lease_ms: int) -> None:
-    """Renew all members at once, each by this lease."""
+async def extend(whole: MultiHold, lease_ms: int) -> bool:
+    """Renew all members at once, each by this lease. Returns whether enough of them have confirmed it."""
     held = [(member, own) for _, member, own, _ in whole.held() if own.owner.startswith(member.client.id)]
     renewals = [Renewal(member.client, [own], lease_ms, member.timeout(lease_ms)) for member, own in held]
+    confirmed = 0
     for renewal in await whole.client.runtime.fan_out(renewals):
-        await renewal.note()
+        confirmed += await renewal.note() is None and renewal.effective
+    return confirmed >= whole.quorum
 
 
 # ---- an unlock -------------------------------------------------------------------------------------------------------

@@ -257,10 +257,10 @@ class MultiLockCore(HolderCore[MultiHold]):
             client.check_lease(lease)
         _raise_if_ended(whole)
         sent = self.client.runtime.now()
-        await extend(whole, lease)
+        confirmed = await extend(whole, lease)
         whole.extended()
         _raise_if_ended(whole)
-        return whole.certain_until() >= sent + min(client.certain_for(lease) for client in self._clients)
+        return confirmed and whole.certain_until() >= sent + min(client.certain_for(lease) for client in self._clients)
 
     # ---- releasing -----------------------------------------------------------------------------------------------
 

@@ -613,14 +613,19 @@ async def fan_out(requests: Iterable[RequestT]) -> list[RequestT]:
     In any order: while one is waited for, the others' arrive, and their time runs too.
     """
     made: list[RequestT] = []
-    begun: list[Connection | Dialled | InThread] = []
+    begun: list[Connection | Dialled | InThread | Failure] = []
     received = 0
     try:
         for request in requests:
             made.append(request)
-            begun.append(_begin(request))
+            try:
+                begun.append(_begin(request))
+            except Failure as failure:  # Its client was closed. The others have their replies all the same.
+                begun.append(failure)
         for request, each in zip(made, begun, strict=True):
             try:
+                if isinstance(each, Failure):
+                    raise each
                 answer: Any = _receive(request, each) if isinstance(each, Connection) else each.receive()
             except Connecting as failure:
                 answer = NotSent(failure.cause)  # One of several is not waited for.
@@ -630,7 +635,8 @@ async def fan_out(requests: Iterable[RequestT]) -> list[RequestT]:
             request.answer = answer
     except BaseException:
         for each in begun[received:]:
-            each.close()  # A reply that comes later would be taken for the answer to something else.
+            if not isinstance(each, Failure):
+                each.close()  # A reply that comes later would be taken for the answer to something else.
         raise
     return made
 

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from pyredisson import ClientClosedError, LockLostError, OutcomeUnknownError
+from pyredisson._quorum import multi_lock
+from pyredisson._quorum.hold import undo
 from pyredisson.events import ClosedWhileHolding, HeldAtClose, Lost, WatchdogLate
 from tests.forms import ended, enter_of, exit_of
-from tests.promises.kinds import handle, warned
+from tests.promises.kinds import handle, over, warned
 from tests.proxy import Proxy
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime, sync_and_async
@@ -91,6 +93,41 @@ def test_a_multi_lock_is_released(world, closed, alice, bob):
         client.close()
     leave(world, alice, block)
     assert [world.node(index).everything() for index in range(3)] == [{}] * 3
+
+
+@sync_and_async
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_multi_lock_is_not_extended(world, nodes, alice):
+    clients = [world.client()] if nodes == 1 else world.nodes(3, quorum_node_timeout=2.0)
+    if nodes == 1:
+        block = handle(alice, clients[0], "multi_lock").hold()
+    else:
+        block = over(alice, [client.real.get_lock("orders") for client in clients]).hold()
+    lease = block.enter()
+    assert alice.do(lease.extend, 10)
+    for client in clients:
+        client.close()
+    assert alice.do(lease.extend, 10) is False
+    leave(world, alice, block)
+
+
+@sync_and_async
+def test_a_multi_lock_that_is_being_acquired_keeps_no_member(world, monkeypatch, alice, bob):
+    """Its call releases what it has only when the connections are closed."""
+    client = world.client()
+
+    async def undo_when_disconnected(whole):
+        while not whole.client.runtime._disconnected:
+            await whole.client.runtime.sleep(0.01)
+        await undo(whole)
+
+    monkeypatch.setattr(multi_lock, "undo", undo_when_disconnected)
+    bob.lock(world.client(), "stock").lock()
+    acquiring = alice.start(handle(alice, client, "multi_lock").lock)
+    world.until(lambda: {"orders", "pyredisson_waiting:{stock}"} <= world.redis.everything().keys())
+    client.close()
+    assert isinstance(acquiring.error(), ClientClosedError)
+    assert "orders" not in world.redis.everything()
 
 
 def leave(world: World, actor: Actor, block: Remote) -> None:

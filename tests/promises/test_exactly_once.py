@@ -10,8 +10,10 @@ from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
 from pyredisson import LockError, LockLostError, OutcomeUnknownError
+from pyredisson._core import releasing
+from pyredisson._core.releasing import settle_or_explain
 from tests.promises import test_read_write_lock as read_write
-from tests.promises.kinds import handle, make, over, release_of, warned
+from tests.promises.kinds import handle, make, not_owned, over, release_of, warned
 from tests.proxy import Proxy
 from tests.worlds.base import Actor, Remote
 from tests.worlds.clock import ClockWorld
@@ -166,6 +168,34 @@ def test_a_hold_that_runs_out_while_an_earlier_request_is_settled_is_lost(world,
     assert not lock.is_locked()
     assert lock.try_lock() is True
     lock.unlock()
+
+
+@pytest.mark.parametrize("kind", ["lock"])
+def test_a_hold_that_runs_out_while_an_unlock_that_failed_is_called_again_is_lost(
+    world, proxy, alice, kind, monkeypatch
+):
+    client = client_through(world, proxy, alice, kind, timeout=0.6, lock_watchdog_timeout=3)
+    lock = handle(alice, client, kind)
+    lock.lock()
+    away = proxy.hold_request("EVALSHA", None)
+    with pytest.raises(OutcomeUnknownError):
+        lock.lock()
+    with pytest.raises((OutcomeUnknownError, redis.exceptions.TimeoutError)):
+        lock.unlock()
+
+    async def settle_when_it_has_ended(core, ownership, *args):
+        while ownership.remaining(core.runtime.now()):
+            await core.runtime.sleep(0.01)
+        away.remove()
+        return await settle_or_explain(core, ownership, *args)
+
+    monkeypatch.setattr(releasing, "settle_or_explain", settle_when_it_has_ended)
+    with pytest.raises(LockLostError):
+        lock.unlock()
+    not_owned(lock.unlock)
+    assert lock.try_lock() is True
+    lock.unlock()
+    assert not lock.is_locked()
 
 
 def both(alice: Actor, client: Remote, kind: str) -> Remote:

@@ -13,7 +13,7 @@ from pyredisson import LockLostError, LockNotOwnedError, events
 from tests.promises.kinds import handle, over
 from tests.waiting import soon
 from tests.worlds.base import KEPT
-from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
+from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async, threads_only
 
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
 PERMITS = "permit_expirable_semaphore"
@@ -68,6 +68,26 @@ def test_it_is_not_called_without_a_loss_nor_after_its_block(world, alice, kind,
         world.redis.delete(key)
         world.until(lambda: lost)
     assert called == []
+
+
+@threads_only
+@pytest.mark.parametrize("error", [LockLostError, ZeroDivisionError])
+def test_it_is_called_for_a_block_that_is_left_before_its_loss_is_reported(world, alice, error):
+    called, left = [], threading.Event()
+
+    def delay_the_report(event):
+        if isinstance(event, events.Lost):
+            left.wait(10)
+
+    client = world.client(lock_watchdog_timeout=SHORT, listeners=(delay_the_report,))
+    with pytest.raises(error), alice.lock(client).hold(on_loss=lambda: called.append(1)) as lease:
+        world.redis.delete("orders")
+        world.until(lambda: lease.lost)
+        if error is ZeroDivisionError:
+            raise ZeroDivisionError
+    left.set()
+    world.until(lambda: called)
+    assert called == [1]
 
 
 @each_runtime

@@ -477,3 +477,17 @@ def test_blocks_that_begin_and_end_in_two_threads_keep_their_callbacks(ownership
         if steps >= at:
             assert set(ownership.on_loss) == {kept, beginning}, f"at step {at}"
     assert at > 3
+
+
+@pytest.mark.parametrize("block", [False, True])
+def test_an_unlock_that_was_left_behind_another_request_learns_that_the_lease_has_ended(ownership, block):
+    """No one comes back to the end of a block."""
+    (hold,) = take(ownership, PLAIN)
+    ownership.doubt(ownership.begin_acquire(PLAIN()).request_id)
+    leave_open(ownership)
+    assert ownership.release_later(hold, block=block)
+    assert not ownership.expire(ownership.deadline)
+    assert ownership.to_unlock() is (None if block else hold)
+    assert ownership.given_back(ownership.request_id)
+    assert begin_release(ownership).todo is (Unlock.NOT_OWNED if block else Unlock.LOST)
+    assert begin_release(ownership).todo is Unlock.NOT_OWNED
