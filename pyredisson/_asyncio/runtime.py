@@ -100,6 +100,8 @@ class AsyncioRuntime(BaseRuntime):
         if self._link is None:
             self._link = self._make_link()
             self._serve(self._link, self._core)
+            if self._disconnected:
+                self._link.close()  # Of a block that was left after close(), and sent nothing.
         return self._link
 
     def run_concurrently(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
