@@ -563,8 +563,9 @@ class TaskTicket:
         self._wake()
 
     def _wake(self) -> None:
-        if self._future is not None and not self._future.done():
-            self._future.set_result(None)
+        future = self._future
+        if future is not None and not future.done() and not future.get_loop().is_closed():  # Else it runs no one.
+            future.set_result(None)
 
     async def wait(self, seconds: float) -> bool:
         if not self._notified:

@@ -563,7 +563,7 @@ class BarrierCore(NumberedCore):
                 self._leaving(visit).leave_later()
             raise error from failure.cause
         except GeneratorExit:
-            self._leaving(visit).leave_later()
+            self._leaving(visit, left=True).leave_later()
             raise
         except BaseException as error:
             if is_interruption(error) or (visit.joined and not call.given_up):
@@ -573,9 +573,9 @@ class BarrierCore(NumberedCore):
             raise self._error(f"barrier {self.names.name!r} is broken, or was reset")
         return visit.number
 
-    def _leaving(self, visit: Visit) -> NumberedCall[int]:
-        """Return the call that ends a wait, also of a client that is being closed."""
-        return NumberedCall(self.client, self.names, self.kind, visit.leaving(), check=self.check)
+    def _leaving(self, visit: Visit, *, left: bool = False) -> NumberedCall[int]:
+        """Return the call that ends a wait, also of a client that is being closed. ``left``: as for that call."""
+        return NumberedCall(self.client, self.names, self.kind, visit.leaving(), check=self.check, left=left)
 
     async def _check(self, visit: Visit, call: NumberedCall[Refused | Granted]) -> Answer:
         """Join, or check whether it was opened. The last one calls the action for all; then it opens the barrier."""
