@@ -548,37 +548,46 @@ T = TypeVar("T")
 #: The name of a task that makes a connection.
 CONNECTING_TASK = "pyredisson-connecting"
 
+#: The longest sleep, in seconds, which ends by itself after that.
+WITHOUT_END = 365 * 86_400.0
+
 
 class TaskTicket:
-    """A future that is made only when there is something to wait for. It remembers one notification."""
+    """A future that is made only when there is something to wait for. It remembers one notification.
+
+    The event loop alone keeps that future, by a timer, and so the task that waits: else a client would keep the tasks
+    of a loop that was closed, which keep the client.
+    """
 
     __slots__ = ("_future", "_notified")
 
     def __init__(self) -> None:
         self._notified = False
-        self._future: asyncio.Future[None] | None = None
+        self._future: weakref.ref[asyncio.Future[None]] | None = None
 
     def notify(self) -> None:
         self._notified = True
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._future is not None and not self._future.done():
-            self._future.set_result(None)
+        if self._future is not None and (future := self._future()) is not None:
+            _wake(future)
 
     async def wait(self, seconds: float) -> bool:
         if not self._notified:
             loop = asyncio.get_running_loop()
-            self._future = loop.create_future()
-            timer = loop.call_later(seconds, self._wake) if seconds < math.inf else None
+            future: asyncio.Future[None] = loop.create_future()
+            self._future = weakref.ref(future)
+            timer = loop.call_later(min(seconds, WITHOUT_END), _wake, future)
             try:
-                await self._future
+                await future
             finally:
                 self._future = None
-                if timer is not None:
-                    timer.cancel()
+                timer.cancel()
         notified, self._notified = self._notified, False
         return notified
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done() and not future.get_loop().is_closed():  # Else no task runs there any more.
+        future.set_result(None)
 
 
 class TaskDial:

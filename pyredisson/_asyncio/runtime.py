@@ -49,7 +49,7 @@ class TaskLoop(StepLoop):
         return isinstance(error, (asyncio.CancelledError, SystemExit)) or not is_contained(error)
 
     def _start(self) -> None:
-        if not self._runtime.closed:
+        if not self._runtime.closed and self._runtime.is_served():
             self.worker = Context().run(self._runtime.run_concurrently, self.run(), self._name)
 
 
@@ -94,12 +94,21 @@ class AsyncioRuntime(BaseRuntime):
             self.renew_identity(self._core, "the event loop of its client was closed")
         self._loop = loop
 
+    def is_served(self) -> bool:
+        """Return whether the event loop that runs is the one we serve; a coroutine may be closed elsewhere, later."""
+        try:
+            return self._loop in (None, asyncio.get_running_loop())
+        except RuntimeError:
+            return False
+
     @property
     def link(self) -> Link:
         """The link to the server from the loop that is served."""
         if self._link is None:
             self._link = self._make_link()
             self._serve(self._link, self._core)
+            if self._disconnected:
+                self._link.close()  # Of a block that was left after close(), and sent nothing.
         return self._link
 
     def run_concurrently(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:

@@ -146,6 +146,9 @@ NOT_RENEWED: Final = ", and nothing renews a fixed lease"
 #: Why a hold is lost that a condition has given up.
 FORFEITED: Final = "a condition released it for its wait, and could not acquire it again"
 
+#: The same if its client was closed during that wait, which says so by its error: that is not reported as a loss.
+CLOSED_IN_WAIT: Final = "its client was closed during the wait of a condition, which releases it"
+
 #: Why what a call is about is not held any more, though it was not lost.
 LEFT_MEANWHILE: Final = "it was released or force-unlocked inside its block"
 
@@ -502,18 +505,25 @@ class HolderCore(ABC, Generic[HeldT]):
             for client in clients[1:]:
                 if not client.closed:
                     client.runtime.owner()  # This one, too, becomes another client on a new event loop.
+            leaving = self.leave_block(progress, lease)
             if True in [client.closed for client in clients]:
                 key = name, owner_field(self.client.id, owner.number)
-                await leave_closed(clients, key, self.leave_block(progress, lease))
+                found = await leave_closed(clients, key, leaving)
             else:
-                await self.leave_block(progress, lease)
+                found = await leaving
+            if found is False:
+                for client in clients:
+                    client.check_open()
         except Exception as ours:
             if not gives_way(ours, error):
                 raise
 
     @abstractmethod
-    async def leave_block(self, progress: Progress | None, lease: Lease | None) -> None:
-        """Release the hold of a block: that of its lease, or the caller's innermost."""
+    async def leave_block(self, progress: Progress | None, lease: Lease | None) -> bool:
+        """Release the hold of a block: that of its lease, or the caller's innermost.
+
+        Returns ``False`` if a client was closed, and there is no such hold any more.
+        """
 
     @abstractmethod
     async def hand_over(self, held: HeldT, lease: Lease | None, error: GeneratorExit) -> None:

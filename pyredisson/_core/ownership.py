@@ -39,7 +39,7 @@ from contextlib import AbstractContextManager
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pyredisson._core.hold import ENDED, FORFEITED, GONE, NO_CALL, CallNote, HoldState, InMargin, Owned, why_expired
+from pyredisson._core.hold import ENDED, GONE, NO_CALL, CallNote, HoldState, InMargin, Owned, why_expired
 from pyredisson._core.requests import (
     BACKGROUND,
     DOUBTFUL,
@@ -311,11 +311,11 @@ class Ownership(Owned):
             self.loss = None
             self.doubtful = False
 
-    def forfeit(self, holds: Sequence[SingleHold]) -> Sequence[SingleHold]:
-        """What a condition has given up of these, or may have, is not held again.
+    def forfeit(self, holds: Sequence[SingleHold], reason: str) -> Sequence[SingleHold]:
+        """What a condition has given up of these, or may have, is not held again, for this reason.
 
         Returns:
-            The holds whose loss must be reported.
+            The holds whose holders have to know.
         """
         with self.mutex:
             # One is new whose acquire is pending: the calling context can go on with that, but for another hold.
@@ -325,7 +325,7 @@ class Ownership(Owned):
             self.in_flight.becoming = HoldState.OVER
             self.in_flight.given_up = ()
             for hold in lost:
-                hold.loss = FORFEITED
+                hold.loss = reason
             for hold in holds:
                 if hold.state in (HoldState.GIVEN_UP, HoldState.LEFT):
                     self.drop(hold)

@@ -86,16 +86,18 @@ async def leave_block(
     hold: SingleHold | None,
     progress: Progress | None = None,
     exchange: Exchange | None = None,
-) -> None:
+) -> bool:
     """Release the hold of a block. Unlike :func:`unlock` this never stands for an earlier one that failed.
 
     ``hold``: that; ``None``: its owner's innermost, which is chosen here, since a signal handler may have released it
     before. ``exchange``: how to send the request; ``None``: as :meth:`ClientCore.exchange` does.
+
+    Returns ``False`` if there is none, and the client was closed.
     """
     if hold is None:
         hold = ownership.to_unlock() or ownership.given_up_here()
         if hold is None and client.closed:
-            client.check_open()
+            return False
     if ownership.pending is not None:
         if progress is not None:
             progress.begun = True
@@ -110,10 +112,11 @@ async def leave_block(
             # Else that of an inner block, which has reported it; ours comes now.
         if hold is not None and (later or mine) and is_released(hold):
             resume(client, ownership)
-            return
+            return True
     if ownership.leave_given_up(hold):
-        return
+        return True
     await release_all(client, kind, ownership, () if hold is None else (hold,), progress, exchange, block=True)
+    return True
 
 
 def is_released(hold: SingleHold) -> bool:

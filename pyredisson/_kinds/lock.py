@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from pyredisson._core.acquiring import acquire
 from pyredisson._core.deadline import Seconds, lease_ms, optional_lease_ms, wait_seconds
 from pyredisson._core.failures import Failure, ended_inside, never_expires, timed_out
-from pyredisson._core.hold import HolderCore, HoldState, SingleHold, lost_error
+from pyredisson._core.hold import CLOSED_IN_WAIT, HolderCore, HoldState, SingleHold, lost_error
 from pyredisson._core.kind import FREES_ALL_OWNERS, LockKind, StoredKind
 from pyredisson._core.names import LockNames
 from pyredisson._core.ownership import Ownership
@@ -321,7 +321,7 @@ class LockCore(HolderCore[Ownership]):
         """See :meth:`HolderCore.clients`."""
         return self.names.name, (self.client,)
 
-    async def leave_block(self, progress: Progress | None, lease: Lease | None) -> None:
+    async def leave_block(self, progress: Progress | None, lease: Lease | None) -> bool:
         """See :meth:`HolderCore.leave_block`."""
         client = self.client
         thread = client.runtime.thread()
@@ -332,6 +332,8 @@ class LockCore(HolderCore[Ownership]):
             if ownership is None:
                 raise
         if lease is not None and lease._hold.loss is not None:
+            if lease._hold.loss == CLOSED_IN_WAIT:
+                return False
             raise lost_error(lease._held, lease._hold.loss)
         releasable = HoldState.HELD, HoldState.GIVEN_UP
         if ownership is None or (lease is not None and lease._hold.state not in releasable):
@@ -340,11 +342,11 @@ class LockCore(HolderCore[Ownership]):
             ended = ownership.holds and client.runtime.now() >= ownership.deadline
             lost = ownership.loss or (ownership.why_ended() if ended else None)
             leave_behind_call(ownership, [(client, ownership, lease and lease._hold)], lost)
-            return
+            return True
         if lease is None:
             ownership = to_release(self.kind, ownership)
         hold = None if lease is None else lease._hold
-        await ownership.called(thread, leave_block, client, self.kind, ownership, hold, progress)
+        return await ownership.called(thread, leave_block, client, self.kind, ownership, hold, progress)
 
     def _interrupted(self, thread: int) -> Ownership | None:
         """Return that of the caller on which this thread is in the middle of a call: then a signal handler asks."""

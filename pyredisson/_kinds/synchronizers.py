@@ -17,7 +17,7 @@ from pyredisson._core.failures import (
     is_interruption,
     not_held,
 )
-from pyredisson._core.hold import FORFEITED, HoldState, SingleHold, lost_error
+from pyredisson._core.hold import CLOSED_IN_WAIT, FORFEITED, HoldState, SingleHold, lost_error
 from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import BarrierNames, ConditionNames, EventNames, LatchNames
 from pyredisson._core.numbered import NumberedCall, Operation, ScriptCall
@@ -337,8 +337,20 @@ class ConditionCore(NumberedCore):
                 await self._acquire_again(own, joining.holds)
             raise
         finally:
-            client.report_lost(own, own.forfeit(joining.holds), FORFEITED)
+            self._forfeit(own, joining)
         return notified
+
+    def _forfeit(self, own: Ownership, joining: Joining) -> None:
+        """Report what was not acquired again as lost; not if it was released, and its client was closed.
+
+        What may not have been released is lost in any case.
+        """
+        if not (self.client.closed and joining.done):
+            self.client.report_lost(own, own.forfeit(joining.holds, FORFEITED), FORFEITED)
+            return
+        for hold in own.forfeit(joining.holds, CLOSED_IN_WAIT):
+            if hold.whole is not None:
+                hold.whole.lost_part(known=True)
 
     async def _acquire_again(self, own: Ownership, holds: list[SingleHold]) -> None:
         """Acquire the lock as often as its owner has held it, but for blocks that were left meanwhile.
@@ -551,7 +563,7 @@ class BarrierCore(NumberedCore):
                 self._leaving(visit).leave_later()
             raise error from failure.cause
         except GeneratorExit:
-            self._leaving(visit).leave_later()
+            self._leaving(visit, left=True).leave_later()
             raise
         except BaseException as error:
             if is_interruption(error) or (visit.joined and not call.given_up):
@@ -561,9 +573,9 @@ class BarrierCore(NumberedCore):
             raise self._error(f"barrier {self.names.name!r} is broken, or was reset")
         return visit.number
 
-    def _leaving(self, visit: Visit) -> NumberedCall[int]:
-        """Return the call that ends a wait, also of a client that is being closed."""
-        return NumberedCall(self.client, self.names, self.kind, visit.leaving(), check=self.check)
+    def _leaving(self, visit: Visit, *, left: bool = False) -> NumberedCall[int]:
+        """Return the call that ends a wait, also of a client that is being closed. ``left``: as for that call."""
+        return NumberedCall(self.client, self.names, self.kind, visit.leaving(), check=self.check, left=left)
 
     async def _check(self, visit: Visit, call: NumberedCall[Refused | Granted]) -> Answer:
         """Join, or check whether it was opened. The last one calls the action for all; then it opens the barrier."""

@@ -337,10 +337,10 @@ class MultiHold(Owned):
 
     # ---- losses --------------------------------------------------------------------------------------------------
 
-    def lost_part(self, *, quietly: bool = False) -> None:
+    def lost_part(self, *, quietly: bool = False, known: bool = False) -> None:
         """A part was lost: if too few members are left, this is lost as well, and reported to all clients involved.
 
-        A fixed lease of no block that simply ran out is no loss.
+        A fixed lease of no block that simply ran out is no loss. ``known``: its owner gets another error that says so.
         """
         now = self.client.runtime.now()
         with self._mutex:
@@ -349,6 +349,8 @@ class MultiHold(Owned):
             if standing or ending or self.loss is not None:
                 return
             self.loss = self._why() or self._why_lost(now)
+        if known:
+            return
         self.client.notify(self, (self,))
         for client in self.clients():
             client.announce_loss(self, self.loss, quietly=quietly)

@@ -21,7 +21,7 @@ from pyredisson._core.acquiring import (
 )
 from pyredisson._core.deadline import RETRY, Deadline, Seconds, lease_ms
 from pyredisson._core.failures import Failure, ended_inside, held_here, is_interruption, not_held, timed_out
-from pyredisson._core.hold import LEFT_MEANWHILE, CallNote, HolderCore, HoldState, lost_error
+from pyredisson._core.hold import CLOSED_IN_WAIT, LEFT_MEANWHILE, CallNote, HolderCore, HoldState, lost_error
 from pyredisson._core.holder_lookup import BUDGET, found_here
 from pyredisson._core.releasing import hand_over, leave_behind_call
 from pyredisson._core.waiting import LOOK_UP
@@ -44,7 +44,7 @@ from pyredisson._quorum.hold import (
     wait_for_turns,
 )
 from pyredisson._quorum.redlock import Redlock
-from pyredisson.errors import LockNotOwnedError, LockTimeoutError, RedissonError
+from pyredisson.errors import LockLostError, LockNotOwnedError, LockTimeoutError, RedissonError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -274,7 +274,7 @@ class MultiLockCore(HolderCore[MultiHold]):
         if not await release(whole, progress):
             await self.unlock_as_owner(progress)
 
-    async def leave_block(self, progress: Progress | None, lease: Lease | None) -> None:
+    async def leave_block(self, progress: Progress | None, lease: Lease | None) -> bool:
         """See :meth:`HolderCore.leave_block`."""
         whole = self.held_by_block(lease) if lease is not None else self.mine()
         thread = self.client.runtime.thread()
@@ -290,12 +290,20 @@ class MultiLockCore(HolderCore[MultiHold]):
             whole.state = HoldState.OVER  # Nothing is reported any more.
             leave_behind_call(whole, parts, lost)
         elif whole is not None:
-            if not await release(whole, progress, block=True):
-                await self.leave_block(progress, lease)
+            try:
+                if not await release(whole, progress, block=True):
+                    return await self.leave_block(progress, lease)
+            except LockLostError:
+                if whole.loss != CLOSED_IN_WAIT:
+                    raise
+                return False
+        elif any(client.closed for client in self._clients):
+            return lease is not None
         elif lease is None:
             raise await self._not_owned()
-        elif not any(client.closed for client in self._clients):
+        else:
             raise ended_inside("multi-lock", self.name)
+        return True
 
     def clients(self) -> tuple[str, Sequence[ClientCore]]:
         """See :meth:`HolderCore.clients`."""

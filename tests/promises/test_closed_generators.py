@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.command_line import run_python
+from tests.command_line import output_of, run_python
 from tests.promises.kinds import lock_of, make
 from tests.worlds.base import PATIENCE, Actor, World
 from tests.worlds.environments import asyncio_only, each_runtime, threads_only
@@ -266,3 +266,149 @@ def test_a_block_that_ends_with_generator_exit_is_left_at_once(world, mine, form
     body.enter()
     body.__exit__(GeneratorExit, GeneratorExit(), None)
     world.until(lambda: world.redis.ttl("orders") is None, within=3.0)
+
+
+# ---- event loops that were closed --------------------------------------------------------------------------------
+
+
+#: A program that closes an event loop with tasks in it, which nothing refers to afterwards.
+CLOSES_ITS_LOOP = """
+import asyncio, gc, logging, sys, weakref
+from pyredisson import Config
+from pyredisson.asyncio import MultiLock, Redisson
+
+logging.disable()
+url, name = sys.argv[1:]
+seen = []
+
+async def hold(block, entered):
+    async with block:
+        entered.set()
+        await asyncio.sleep(100)
+
+async def noted(work):
+    try:
+        await work
+    except Exception as error:
+        seen.append(error)
+
+def in_closed_loop(main):
+    loop = asyncio.new_event_loop()
+    result = loop.run_until_complete(main())
+    loop.close()
+    gc.collect()  # The client, which is then ended,
+    gc.collect()  # and what that has kept until then.
+    return result
+
+def client():
+    return Redisson.from_url(url, config=Config(presence=False))
+
+async def until_waiting(client):
+    subscriptions, quiet = client._core.subscriptions, 0
+    while quiet < 5:  # Turns in a row in which nothing is in flight.
+        await asyncio.sleep(0.01)
+        waits = subscriptions.groups and all(each.confirmed for each in subscriptions.channels.values())
+        quiet = quiet + 1 if waits and not any(pipe._calls for pipe in client._core.fast_pool.idle) else 0
+"""
+
+IN_A_BLOCK = """
+BLOCKS = {
+    "lock": lambda client: client.get_lock(f"{name}-1").hold(),
+    "fair_lock": lambda client: client.get_fair_lock(f"{name}-2").hold(),
+    "token_lock": lambda client: client.get_token_lock(f"{name}-3").hold(lease_time=60),
+    "multi_lock": lambda client: client.get_multi_lock(*(client.get_lock(f"{name}-{each}") for each in "45")).hold(),
+    "semaphore": lambda client: client.get_semaphore(f"{name}-6", 1).hold(),
+    "with semaphore": lambda client: client.get_semaphore(f"{name}-7", 1),
+    "run_once": lambda client: client.run_once(f"{name}-8", at_most=60),
+}
+
+def main_of(make):
+    async def main():
+        entered = asyncio.Event()
+        task = asyncio.ensure_future(noted(hold(make(client()), entered)))
+        await asyncio.wait_for(entered.wait(), 10)
+    return main
+
+sys.unraisablehook = lambda raised: seen.append(raised.exc_value)
+for kind, make in BLOCKS.items():
+    in_closed_loop(main_of(make))
+    print(kind, seen)
+    seen.clear()
+"""
+
+#: The client goes on with another loop, although one of its tasks still waits in the closed one.
+IN_A_WAIT = """
+kept = client()
+tasks = []
+
+async def main():
+    lock, entered = kept.get_lock(name), asyncio.Event()
+    tasks.append(asyncio.ensure_future(noted(hold(lock.hold(lease_time=1), entered))))
+    await asyncio.wait_for(entered.wait(), 10)
+    tasks.append(asyncio.ensure_future(noted(lock.lock())))
+    await until_waiting(kept)
+
+async def next_one():
+    async with kept:
+        print(await kept.get_lock(name).try_lock(10), seen)
+
+in_closed_loop(main)
+asyncio.run(next_one())
+"""
+
+FREED = """
+def multi(client):
+    return client.get_multi_lock(client.get_lock(f"{name}-2"), client.get_lock(name))
+
+async def at_condition(client):
+    async with client.get_lock(f"{name}-3") as lock:
+        await client.get_condition(lock).wait()
+
+WAITS = {
+    "lock": lambda client: client.get_lock(name).lock(),
+    "a limited wait": lambda client: client.get_lock(name).try_lock(60),
+    "fair_lock": lambda client: client.get_fair_lock(name).lock(),
+    "multi_lock": lambda client: multi(client).lock(),
+    "semaphore": lambda client: client.get_semaphore(f"{name}-4", 0).acquire(),
+    "permits": lambda client: client.get_permit_expirable_semaphore(f"{name}-5", 0).acquire(),
+    "event": lambda client: client.get_event(f"{name}-6").wait(),
+    "barrier": lambda client: client.get_barrier(f"{name}-7", 2).wait(),
+    "condition": at_condition,
+}
+
+def main_of(wait):
+    async def main():
+        one = client()
+        task = asyncio.ensure_future(noted(wait(one)))
+        await until_waiting(one)
+        return weakref.ref(one._core)
+    return main
+
+async def locked():
+    async with client() as one:
+        await one.get_fair_lock(name).lock(lease_time=600)
+
+sys.unraisablehook = lambda raised: seen.append(raised.exc_value)
+asyncio.run(locked())
+for kind, wait in WAITS.items():
+    left = in_closed_loop(main_of(wait))
+    print(kind, [*seen, *filter(None, [left()])])
+    seen.clear()
+"""
+
+
+def test_a_block_of_a_closed_event_loop_is_left_without_an_error(valkey, unique_name):
+    """Its coroutine is closed later: no error of ours takes the place of ``GeneratorExit``."""
+    printed = output_of(CLOSES_ITS_LOOP + IN_A_BLOCK, valkey.url, unique_name)
+    assert printed
+    assert [line for line in printed.splitlines() if not line.endswith(" []")] == []
+
+
+def test_a_client_is_freed_whose_tasks_waited_in_a_closed_event_loop(valkey, unique_name):
+    printed = output_of(CLOSES_ITS_LOOP + FREED, valkey.url, unique_name)
+    assert printed
+    assert [line for line in printed.splitlines() if not line.endswith(" []")] == []
+
+
+def test_a_client_whose_task_waits_in_a_closed_event_loop_serves_the_next_one(valkey, unique_name):
+    assert output_of(CLOSES_ITS_LOOP + IN_A_WAIT, valkey.url, unique_name) == "True []"

@@ -11,7 +11,8 @@ import redis.exceptions as rx
 from pyredisson import ClientClosedError, Config, LockLostError, LockNotOwnedError
 from pyredisson._core.owners import REMEMBERED
 from pyredisson.asyncio import Redisson
-from tests.promises.kinds import handle
+from pyredisson.events import Lost, OutcomeUnknown
+from tests.promises.kinds import handle, make
 from tests.real_servers.observation import calls
 from tests.waiting import soon
 from tests.worlds.base import Actor, Pending, Remote, World
@@ -517,6 +518,65 @@ def test_a_wait_ends_with_its_client_also_while_the_lock_is_acquired_again(world
     client.close()
     assert isinstance(pending.error(within=5), ClientClosedError)
     theirs.release()
+
+
+@each_runtime
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "multi_lock"])
+@pytest.mark.parametrize("how", ["lock()", "with lock", "hold()"])
+@pytest.mark.parametrize("when", ["waiting", "acquiring again"])
+def test_a_wait_that_ends_with_its_client_is_no_loss(world, alice, bob, kind, how, when):
+    """Nothing is held, and nothing is in doubt: one error says that the client was closed."""
+    seen, called = [], []
+    client = world.client(on_lock_lost=lambda *_: called.append(1), listeners=(seen.append,))
+    single = "lock" if kind == "multi_lock" else kind
+    held, mine = handle(alice, client, kind), condition(alice, client, single)
+    theirs = condition(bob, world.client(), single)
+    options = {"cancel_on_loss": True} if world.runtime == "asyncio" else {}
+    block = held.hold(on_loss=lambda: called.append(1), **options) if how == "hold()" else held
+    lease = held.lock() if how == "lock()" else block.enter()
+    pending = alice.start(mine.wait)
+    world.until(lambda: world.redis.command("ZCARD", WAITERS) == 1)
+    if when == "acquiring again":
+        theirs.acquire()
+        theirs.notify()
+        world.until(lambda: world.waiting(Remote(make(client, single), alice)) == 1)
+    client.close()
+    error = pending.error(within=5)
+    assert isinstance(error, ClientClosedError)
+    if how == "lock()":
+        with pytest.raises(ClientClosedError):
+            held.unlock()
+    else:
+        alice.do(world.leave(block.real), error)  # The error of the block is raised, and no other.
+        assert not getattr(error, "__notes__", ())
+    if how == "hold()":
+        with pytest.raises(LockLostError):
+            lease.ensure_held()
+    if when == "acquiring again":
+        theirs.release()
+    if how != "lock()":
+        assert world.redis.command("EXISTS", "orders", "stock") == 0
+    assert [each for each in seen if isinstance(each, (Lost, OutcomeUnknown))] == []
+    assert called == []
+
+
+@each_runtime
+@pytest.mark.parametrize("kind", ["lock", "multi_lock"])
+@pytest.mark.parametrize("how", ["with lock", "hold()"])
+def test_a_block_that_goes_on_after_the_wait_of_a_closed_client_is_left_with_an_error(world, alice, kind, how):
+    seen = []
+    client = world.client(listeners=(seen.append,))
+    held, mine = handle(alice, client, kind), condition(alice, client)
+    block = held.hold() if how == "hold()" else held
+    block.enter()
+    pending = alice.start(mine.wait)
+    world.until(lambda: world.redis.command("ZCARD", WAITERS) == 1)
+    client.close()
+    assert isinstance(pending.error(within=5), ClientClosedError)
+    with pytest.raises(ClientClosedError):
+        alice.do(world.leave(block.real))
+    assert world.redis.command("EXISTS", "orders", "stock") == 0
+    assert [each for each in seen if isinstance(each, (Lost, OutcomeUnknown))] == []
 
 
 def test_other_locks_have_no_condition(world):

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import math
+import weakref
 from types import SimpleNamespace
 
-from pyredisson._asyncio.pipe import TOGETHER, Pipe
+import pytest
+
+from pyredisson._asyncio.pipe import TOGETHER, Pipe, TaskTicket
 
 
 class Transport:
@@ -51,3 +56,23 @@ async def test_a_request_that_a_signal_handler_cancels_as_its_reply_arrives_keep
     second = pipe.call(b"second;", 5.0)
     pipe.data_received(b":1\r\n:2\r\n")
     assert await second == 2
+
+
+@pytest.mark.parametrize("seconds", [60.0, math.inf])
+async def test_a_task_to_which_nothing_else_refers_waits_until_it_is_notified(seconds):
+    """Its event loop keeps it: what notifies it does not, such as a client, to which the task may refer."""
+    ticket, results = TaskTicket(), []
+
+    async def wait():
+        results.append(await ticket.wait(seconds))
+
+    task = weakref.ref(asyncio.create_task(wait()))
+    await asyncio.sleep(0)
+    gc.collect()
+    assert task() is not None
+    ticket.notify()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert results == [True]
+    gc.collect()
+    assert task() is None
