@@ -206,12 +206,12 @@ KEPT: dict[str, list[Step]] = {
         Step("force", "0.1", "rw1.write"),
         Step("acquire", "0.1", "rw1.write+rw1.read"),
     ],
-    "a lock is lost that a condition has given up when the client is closed": [
+    "a lock that a condition has given up is not lost when the client is closed": [
         Step("acquire", "1", "lock1"),
         Step("cond_wait", "1", "lock1", wait=None),
         Step("close", "0", n=0),
     ],
-    "a multi-lock is lost whose member a condition has given up when the client is closed": [
+    "a multi-lock whose member a condition has given up is not lost when the client is closed": [
         Step("enter", "1", BOTH, n=1),
         Step("cond_wait", "1", "lock1", wait=None),
         Step("close", "0", n=0),

@@ -352,7 +352,8 @@ class Model(NumberOutcomes):
             if isinstance(hold, MultiHold):
                 self.tells += [Tell(who.client, hold.name, None, must=False) for who in whos]
 
-        return [Way(None, released), *[Way(LockLostError, released)] * may_be_lost]
+        errors = (LockLostError, ClientClosedError) if may_be_lost else ()
+        return [Way(None, released), *(Way(error, released) for error in errors)]
 
     # ---- extending -----------------------------------------------------------------------------------------------
 
@@ -554,11 +555,9 @@ class Model(NumberOutcomes):
             lock.waiter = None if lock.waiter is waiter else lock.waiter
             if waiter.notified and waiter.cancelled:  # It has no use for the notification: the next one has.
                 self._notify_first(lock)
-            if own.who.client in self.closed:  # What it has given up is not held again.
-                if any(hold.multi is None and (hold.lease is None or hold.block) for hold in waiter.holds):
-                    self.tells.append(Tell(own.who.client, own.who.lock.target.name, own.who, must=True))
+            if own.who.client in self.closed:  # What it has given up is not held again, of which its error tells.
                 for multi in dict.fromkeys(hold.multi for hold in waiter.holds if hold.multi is not None):
-                    self.lose_multi(multi, LOST, must=True)
+                    self.lose_multi(multi, OVER, must=False)
 
         waiter = Waiter(
             step,
