@@ -316,12 +316,14 @@ class Refused(Value):
 
     Attributes:
         retry_in_ms: Milliseconds for which asking again is in vain; ``None``: until it is released.
+        asked: Whether the server said so; else it could not be asked, or has not been asked yet.
     """
 
-    __slots__ = ("retry_in_ms",)
+    __slots__ = ("asked", "retry_in_ms")
 
-    def __init__(self, retry_in_ms: int | None) -> None:
+    def __init__(self, retry_in_ms: int | None, *, asked: bool = True) -> None:
         self.retry_in_ms: int | None = retry_in_ms
+        self.asked: bool = asked
 
 
 @final
@@ -392,7 +394,7 @@ GRANTED: Final = Granted(None)
 GRANTED_AND_MORE: Final = Granted(0)
 LOST: Final = HoldLost()
 OTHER_KIND: Final = OtherKind()
-AT_ONCE: Final = Refused(0)
+AT_ONCE: Final = Refused(0, asked=False)
 SELF_BLOCKED: Final = SelfBlocked()
 WITHOUT_END: Final = Refused(None)
 

@@ -27,7 +27,7 @@ from pyredisson._core.names import (
     OBSERVE_AND_ATTEMPT,
     WAITING,
 )
-from pyredisson._core.requests import AT_ONCE, WITHOUT_END, Answer, LockAcquired, Refused
+from pyredisson._core.requests import WITHOUT_END, Answer, LockAcquired, Refused
 from pyredisson._core.runtime import PUBLISH, Reply, Request, Runtime
 from pyredisson._core.subscriptions import ALL, Notifies, Subscription, Subscriptions, Waiter, WaitGroup
 
@@ -95,7 +95,8 @@ async def wait_loop(
     Raises:
         Failure: No attempt had an answer by the deadline.
     """
-    if deadline.passed(runtime.now()):
+    asked = refused.asked
+    if asked and deadline.passed(runtime.now()):
         return False
     wait = _Wait([waiter for waiter, _ in waiters])
     # A waiter that is interrupted or cancelled may have been notified: a notification too many does no harm.
@@ -104,7 +105,7 @@ async def wait_loop(
         wait.join([seen for _, seen in waiters], _retry_in(refused))
         while True:
             over, notified = await wait.sleep(deadline, runtime)
-            if over and not wait.is_disconnected():  # Else no message can have arrived: "not free" would be a guess.
+            if over and asked and not wait.is_disconnected():  # Else "not free" would be a guess.
                 pass_on = notified  # At the last moment: the notification is for the next one.
                 return False
             try:
@@ -121,7 +122,7 @@ async def wait_loop(
                 return True
             if over:
                 return False
-            failures = 0
+            failures, asked = 0, answer.asked
             wait.answered(_retry_in(answer))
     finally:
         try:
@@ -252,7 +253,8 @@ class Polling(Waiting):
         left = self._tries_left(attempt, refused)
         # Nothing notifies this ticket; it only warns when it blocks the thread of an event loop.
         ticket = runtime.ticket(attempt.ownership.name)
-        while left > 0 and not deadline.passed(now := runtime.now()):
+        failure: Failure | None = None
+        while left > 0 and not (deadline.passed(now := runtime.now()) and refused.asked):
             left -= 1
             delay = next(delays, delay)
             if delay is None:
@@ -267,20 +269,20 @@ class Polling(Waiting):
                 answer = await attempt()
                 if isinstance(answer, LockAcquired):
                     return True
-                refused = answer
+                refused, failure = answer, None
             except Rejected:
                 raise
-            except Failure:
-                if left <= 0 or deadline.passed(runtime.now()):
-                    raise
-                refused = WITHOUT_END  # When the lease ends is no longer known.
+            except Failure as error:
+                refused, failure = WITHOUT_END, error  # When the lease ends is no longer known.
+        if failure is not None:
+            raise failure
         return False
 
     def _tries_left(self, attempt: Attempt, refused: Refused) -> float:
         """Return how many attempts remain. Those of a part of a multi-lock have no limit: its own wait has."""
         if self.tries is None or attempt.hold.whole is not None:
             return math.inf
-        return self.tries - (refused is not AT_ONCE)  # That is no answer: the server could not be reached.
+        return self.tries - refused.asked
 
     def _pause(self, delay: float, refused: Refused) -> float:
         if not self._until_free or refused.retry_in_ms is None:
@@ -594,7 +596,7 @@ class Fairness:
     def yield_for(self, seconds: float, now: float) -> Refused:
         """Yield for so long, from now on. Returns the refusal to act on, as if it were the server's."""
         self.until = now + seconds
-        self.refused = Refused(int(1000 * seconds))
+        self.refused = Refused(int(1000 * seconds), asked=False)
         return self.refused
 
     def stop(self) -> None:
@@ -604,7 +606,7 @@ class Fairness:
     def refuse(self, wait: float | None, now: float) -> Refused | None:
         """Return the refusal to act on, as if it were the server's; the owner may wait for ``wait`` seconds."""
         left = self.until - now
-        self.refused = Refused(int(left * 1000)) if wait is None or wait > 2 * left else None
+        self.refused = Refused(int(left * 1000), asked=False) if wait is None or wait > 2 * left else None
         return self.refused
 
 

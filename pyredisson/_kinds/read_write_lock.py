@@ -81,7 +81,7 @@ class YieldToWriters(ByMessage):
         left: float = attempt.ownership.kind_state.until - attempt.client.runtime.now()
         notified = update is not None and update.notified  # Its client is in the queue for another reader.
         if left > 0 and not notified and _writer_waits(attempt.kind):
-            return Refused(int(1000 * left))
+            return Refused(int(1000 * left), asked=False)
         return await super().attempt(attempt, update)
 
 

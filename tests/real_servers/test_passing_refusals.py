@@ -14,6 +14,11 @@ import pytest
 import redis
 import redis.exceptions as rx
 
+from pyredisson._core import acquiring
+from pyredisson._core.client import ClientCore
+from pyredisson._core.failures import Failure
+from pyredisson._core.requests import waits_through
+from pyredisson._kinds import permits
 from pyredisson._kinds.semaphore import SemaphoreCore
 from pyredisson.errors import OutcomeUnknownError, QuorumUnreachableError
 from pyredisson.events import PresenceRefused
@@ -95,6 +100,9 @@ REFUSALS = {
 }
 
 
+KINDS = ["lock", "fair_lock", "spin_lock", "token_lock", "semaphore", "permit_expirable_semaphore"]
+
+
 class Refuser:
     """A server, and how it begins and ends to refuse."""
 
@@ -144,9 +152,7 @@ def test_a_waiter_goes_on(world, refuser, unique_name):
     nothing_left(refuser.direct, client, unique_name)
 
 
-@pytest.mark.parametrize(
-    "kind", ["lock", "fair_lock", "spin_lock", "token_lock", "semaphore", "permit_expirable_semaphore"]
-)
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_acquire_that_begins_meanwhile(world, refuser, unique_name, kind):
     client, actor, other = world.connected(refuser.url), world.actor(), world.actor()
     permits = {"permits": 2} if "semaphore" in kind else {}
@@ -169,6 +175,28 @@ def test_an_acquire_that_begins_meanwhile(world, refuser, unique_name, kind):
     if kind == "semaphore":
         assert other.do(handle.available_permits) == 1
     actor.do(handle.release, *([acquired] if kind == "permit_expirable_semaphore" else []))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_wait_that_ends_before_another_attempt_is_no_refusal_by_the_lock(
+    world, fresh_server, unique_name, monkeypatch, kind
+):
+    async def stall(client: ClientCore, failure: Failure, wait: float, began: float) -> bool:
+        waits = await waits_through(client, failure, wait, began)
+        while client.runtime.now() < began + wait:  # The machine is busy with other programs.
+            pass
+        return waits
+
+    monkeypatch.setattr(acquiring, "waits_through", stall)
+    monkeypatch.setattr(permits, "waits_through", stall)
+    refuser = Refuser(fresh_server(), "MISCONF")
+    client, actor = world.connected(refuser.server.url), world.actor()
+    is_permit = "semaphore" in kind
+    handle = getattr(client, f"get_{kind}")(unique_name, **({"permits": 1} if is_permit else {}))
+    refuser.begin()
+    with pytest.raises(refuser.error):
+        actor.do(handle.try_acquire if is_permit else handle.try_lock, wait_time=0.2)
+    refuser.end()
 
 
 @pytest.mark.parametrize("kind", ["lock", "semaphore", "permit_expirable_semaphore"])

@@ -10,7 +10,7 @@ import pytest
 
 from pyredisson._core.deadline import RETRY, Deadline
 from pyredisson._core.failures import NotSent, Rejected
-from pyredisson._core.requests import ACQUIRED, WITHOUT_END, Answer, Refused
+from pyredisson._core.requests import ACQUIRED, AT_ONCE, WITHOUT_END, Answer, Refused
 from pyredisson._core.runtime import run
 from pyredisson._core.subscriptions import Subscriptions, Waiter, WaitGroup
 from pyredisson._core.waiting import lock_message, wait_loop
@@ -124,6 +124,15 @@ def test_time_that_ends_in_an_outage_is_the_connections_error():
         call.run()
     assert repr(caught.value.cause) == repr(failure.cause)
     assert call.passed == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.0005])
+def test_who_could_not_ask_yet_attempts_once_more(wait):
+    """The time has passed since the first attempt failed, on a busy machine, or while its owner yielded to others."""
+    assert Call(ACQUIRED, wait=wait, refused=Refused(100, asked=False)).run()
+    assert not Call(WITHOUT_END, wait=wait, refused=Refused(100, asked=False)).run()
+    with pytest.raises(NotSent):
+        Call(down(), wait=wait, refused=AT_ONCE).run()
 
 
 def test_with_the_subscriber_down_the_last_moment_is_worth_an_attempt():
