@@ -22,6 +22,7 @@ if (generation or 0.5) % 1 ~= 0 then return redis.error_reply('ERR value is not 
 local broken, ended = unpack(redis.call('hmget', KEYS[3], 'broken', 'ended'))
 local mine, free, count = nil, nil, 0
 local waiting = redis.call('hlen', KEYS[3]) - (broken and 1 or 0) - (ended and 1 or 0)
+ended = stored and (ended or -1) or generation - 1 -- What the server has forgotten was not opened.
 if mode == 'wait' and not joined and waiting < parties - 1 and redis.call('hexists', KEYS[3], waiting) == 0 then
     free = waiting -- Some are missing, whether or not all that stand there count.
 elseif not joined or joined == generation then
@@ -39,10 +40,7 @@ local function finish(opened)
     -- Redis sends the message when the script ends. It comes first, so that a user who may not publish changes nothing.
     redis.call(ARGV[2], KEYS[3], mode .. ' ' .. generation)
     redis.call('del', KEYS[3])
-    ended = not opened and generation or ended
-    if ended then
-        redis.call('hset', KEYS[3], 'ended', ended)
-    end
+    redis.call('hset', KEYS[3], 'ended', opened and ended or generation)
     redis.call('set', KEYS[1], string.format('%.0f', generation + 1))
 end
 local reply = -1
@@ -53,7 +51,7 @@ if mode == 'reset' then
 elseif mode == 'count' then
     reply = count
 elseif joined and joined ~= generation then
-    reply = stored and joined < generation and tonumber(ended or -1) < joined and -3 - parties or -1
+    reply = joined < generation and tonumber(ended) < joined and -3 - parties or -1
 elseif mode == 'leave' then
     if mine then
         redis.call('hdel', KEYS[3], mine)
@@ -72,7 +70,7 @@ elseif not broken then
         finish(true)
         reply = -2 - mine
     else
-        redis.call('hset', KEYS[3], mine, string.format('%.0f ', now + tonumber(ARGV[7])) .. ARGV[5])
+        redis.call('hset', KEYS[3], mine, string.format('%.0f ', now + tonumber(ARGV[7])) .. ARGV[5], 'ended', ended)
         redis.call('set', KEYS[1], string.format('%.0f', generation))
         reply = 2 * (parties * generation + mine) + (last and 1 or 0)
     end

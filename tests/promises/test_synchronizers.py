@@ -155,6 +155,18 @@ def test_a_party_that_has_died_is_no_longer_counted(world, alice, bob):
     assert sorted([pending.result(), other.result()]) == [0, 1]
 
 
+def test_what_the_server_has_forgotten_was_not_opened(world):
+    party = Party(world, 2)
+    (pending,) = party.wait(0)
+    world.pass_time(0.5)  # It checks once more when its subscription is confirmed.
+    world.redis.command("FLUSHALL")
+    later = Party(world, 2)
+    others = later.wait(0)
+    others.append(later.actors[1].start(later.barriers[1].wait))
+    assert [each.result(within=5) for each in others] == [0, 1]
+    assert type(pending.error(within=5)) is BrokenBarrierError
+
+
 @in_virtual_time
 def test_one_too_many_waits_for_the_next_generation(world, alice, bob):
     mine, theirs = (actor.get(world.client(), "barrier", "start", 2) for actor in (alice, bob))
@@ -174,7 +186,7 @@ def test_one_too_many_waits_for_the_next_generation(world, alice, bob):
 def test_an_interrupted_party_leaves(world):
     me, bob = world.interruptible(), world.actor()
     mine, theirs = (actor.get(world.client(), "barrier", "start", 2) for actor in (me, bob))
-    error = me.interrupted(mine.wait, once=lambda: world.redis.command("HLEN", "pyredisson_barrier:{start}") == 1)
+    error = me.interrupted(mine.wait, once=lambda: members(world) == 1)
     assert isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)) or type(error).__name__ == "Cancelled"
     assert value_of(bob, theirs, "n_waiting") == 0
     assert value_of(bob, theirs, "broken") is False
@@ -191,7 +203,7 @@ def test_lost_replies_of_a_barrier(world, proxy, lost_by):
     first, second = (0, 1) if lost_by == 0 else (1, 0)
     lost = proxy.drop_reply("EVALSHA")
     pending = actors[first].start(barriers[first].wait)
-    world.until(lambda: world.redis.command("HLEN", "pyredisson_barrier:{start}") == 1)
+    world.until(lambda: members(world) == 1)
     assert barriers[second].wait() == 1
     assert pending.result(within=10) == 0
     assert lost.hits == 1
@@ -200,7 +212,7 @@ def test_lost_replies_of_a_barrier(world, proxy, lost_by):
 
 def members(world: World) -> int:
     """How many stand at the barrier."""
-    return int(world.redis.command("HLEN", "pyredisson_barrier:{start}"))
+    return sum(field.isdigit() for field in world.redis.command("HKEYS", "pyredisson_barrier:{start}"))
 
 
 @sync_and_async

@@ -53,8 +53,9 @@ def broken(generation: int) -> State:
 
 
 def at_barrier(generation: int) -> State:
-    """Another one waits there, as good as for ever."""
-    return permits(generation, DAY_MS) | {BARRIER: Entry("hash", {b"0": b"4000000000000 b:1"}, DAY_MS)}
+    """Another one waits there, as good as for ever, since the barrier is in use."""
+    fields = {b"0": b"4000000000000 b:1", b"ended": b"%d" % (generation - 1)}
+    return permits(generation, DAY_MS) | {BARRIER: Entry("hash", fields, DAY_MS)}
 
 
 CASES: Final = [
@@ -103,8 +104,15 @@ CASES: Final = [
         at_barrier(4),
         visit("wait", joined="4"),
         -3,
-        permits(5, DAY_MS) | done(5, -3),
+        permits(5, DAY_MS) | {BARRIER: Entry("hash", {b"ended": b"3"}, DAY_MS)} | done(5, -3),
         [Message(BARRIER, b"wait 4", sharded=False)],
+    ),
+    Case(
+        "a generation that the server has forgotten",
+        at_barrier(4),
+        visit("wait", joined="3"),
+        -1,
+        at_barrier(4) | done(5, -1),
     ),
     Case("a generation that was broken", broken(4), visit("wait", joined="4"), -1, broken(4) | done(5, -1)),
     Case(
