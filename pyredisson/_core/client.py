@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyredisson._core.ownership import Ownership
     from pyredisson._core.presence import Presence
     from pyredisson._core.requests import Call, Reader
-    from pyredisson._core.runtime import Reply, Request, Runtime
+    from pyredisson._core.runtime import Reply, Request, Runtime, Work
     from pyredisson.config import Config
     from pyredisson.events import Event
 
@@ -458,9 +458,7 @@ class ClientCore:
             failures += 1
             sent = runtime.now()
 
-    async def finish(
-        self, work: Callable[[], Coroutine[Any, Any, object]], until: float, *, leaving: bool = True
-    ) -> None:
+    async def finish(self, work: Work, until: float, *, leaving: bool = True) -> None:
         """Do something although the caller is leaving; what cannot be done at once is done in the background.
 
         Args:
@@ -473,7 +471,7 @@ class ClientCore:
         async def attempt() -> None:
             nonlocal done
             try:
-                await work()
+                await work(CLEANUP_BUDGET)
             except Failure:
                 return
             done = True

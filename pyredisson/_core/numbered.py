@@ -18,13 +18,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar, final
 
 from pyredisson._core import events
-from pyredisson._core.deadline import CLEANUP_BUDGET
 from pyredisson._core.failures import (
     ANOTHER,
     INTERRUPTED,
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.names import NumberedNames
     from pyredisson._core.owners import Caller
-    from pyredisson._core.runtime import NumberedRequest, Progress, Reply, Request
+    from pyredisson._core.runtime import NumberedRequest, Progress, Reply, Request, Work
 
 T = TypeVar("T")
 
@@ -376,9 +375,9 @@ class NumberedCall(Generic[T]):
         self.given_up = True
         return left
 
-    def to_settle(self) -> Callable[[], Coroutine[Any, Any, object]]:
+    def to_settle(self) -> Work:
         """Return what settles what this owner has left open."""
-        return partial(self._client.ledger.settle, self.key, CLEANUP_BUDGET)
+        return partial(self._client.ledger.settle, self.key)
 
 
 # ---- ledger ----------------------------------------------------------------------------------------------------------

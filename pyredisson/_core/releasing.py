@@ -434,7 +434,7 @@ def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: floa
 
 
 async def _look_after_force(
-    client: ClientCore, ownership: Ownership, request_id: int, until: float, looks: int = 0
+    client: ClientCore, ownership: Ownership, request_id: int, until: float, looks: int, timeout: float
 ) -> None:
     """Look whether what an owner held, or requested, when its lock was freed is held still: the order is not known.
 
@@ -448,7 +448,7 @@ async def _look_after_force(
         if not ownership.holds or ownership.loss is not None or not ownership.owner.startswith(client.id):
             return
         left = max(1, int(1000 * ownership.remaining(client.runtime.now())))  # It is not to end later by this.
-        renewal = Renewal(client, [ownership], left, client.attempt_timeout(client.watchdog.lease_ms))
+        renewal = Renewal(client, [ownership], left, timeout)
         await renewal.send()
         expire(client, ownership)  # What has simply run out meanwhile is not lost.
         failure = await renewal.note()
@@ -504,7 +504,7 @@ async def force_unlock(
     for each in kind.ended_by_force():
         # What has changed since the request was sent may have been granted before that, or after.
         if (each.holds and each.loss is None) or each.pending is Pending.ACQUIRE:
-            client.watchdog.do_later(partial(_look_after_force, client, each, each.request_id, until), until)
+            client.watchdog.do_later(partial(_look_after_force, client, each, each.request_id, until, 0), until)
     return reply is not None
 
 

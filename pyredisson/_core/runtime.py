@@ -30,6 +30,9 @@ Reply: TypeAlias = int | bytes | list["Reply"] | None
 Answer: TypeAlias = Coroutine[Any, Any, T]
 """What a method that may block returns, to be awaited."""
 
+Work: TypeAlias = Callable[[float], Coroutine[Any, Any, object]]
+"""Work for the background; it is passed for how many seconds it may wait for one answer."""
+
 Request: TypeAlias = Any
 """A request made ready by :meth:`Runtime.prepare`; what it looks like is the runtime's affair."""
 

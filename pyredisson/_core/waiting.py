@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from pyredisson._core import events
-from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY, Deadline, Uniform
+from pyredisson._core.deadline import RETRY, Deadline, Uniform
 from pyredisson._core.failures import Failure, Rejected, Unusable, is_interruption, own_copy
 from pyredisson._core.names import (
     ACQUIRED,
@@ -685,8 +685,8 @@ async def _wait_queued(call: WaitingCall, group: QueuedGroup, seen: int | None) 
         if member is None or waiter.group.subscriptions.closed is not None:
             return  # In the child of a fork, a greenlet of the parent: that client is still in the queue.
 
-        def leave() -> Coroutine[Any, Any, Reply]:
-            return client.runtime.eval(leave_request(member), CLEANUP_BUDGET)
+        def leave(timeout: float) -> Coroutine[Any, Any, Reply]:
+            return client.runtime.eval(leave_request(member), timeout)
 
         over = client.runtime.now() + client.config.max_wait_without_check
         if later:

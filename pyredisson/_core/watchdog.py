@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 from pyredisson._core import events
 from pyredisson._core.acquiring import settle
@@ -26,7 +26,7 @@ from pyredisson._core.failures import Failure, Rejected, Unusable, as_failure
 from pyredisson._core.hold import gone_hint, holder_alive
 from pyredisson._core.presence import Presence
 from pyredisson._core.requests import read_renewed
-from pyredisson._core.runtime import ServerRequest
+from pyredisson._core.runtime import ServerRequest, Work
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
@@ -254,7 +254,7 @@ class Watchdog:
         if at < self._wakes_at:
             self._nudge()
 
-    def do_later(self, work: Callable[[], Coroutine[Any, Any, object]], until: float, at: float | None = None) -> None:
+    def do_later(self, work: Work, until: float, at: float | None = None) -> None:
         """Do this work in the background; see :meth:`Backlog.do`."""
         self._backlog.do(work, until, at)
         self._nudge()
@@ -524,7 +524,6 @@ class Watchdog:
 #    answer. On one server that is once, since the others would fail too; on a cluster it may be one node that is down.
 
 
-Work: TypeAlias = Callable[[], Coroutine[Any, Any, object]]
 #: A round takes this number of seconds, and one request more.
 ROUND = 1.0
 
@@ -654,8 +653,9 @@ class Backlog:
             if each.ownership is not None:
                 await self._settle(each.ownership, each)
             elif each.work is not None:
-                if self._runtime.now() < each.until:
-                    await each.work()
+                if (now := self._runtime.now()) < each.until:
+                    timeout = math.inf if self._client.closed else self._timeout(each, now)
+                    await each.work(min(CLEANUP_BUDGET, timeout))
                 self._work_entries.pop(each, None)
         except (Rejected, Unusable):
             self._later(each)
@@ -667,6 +667,10 @@ class Backlog:
                 self._client.emit(events.BackgroundFailed(repr(each.ownership or each.work), error))
             self._later(each)
         return True
+
+    def _timeout(self, each: BacklogEntry, now: float) -> float:
+        timeout = self._answer_timeout(now)
+        return min(timeout, QUICK) if self._several and each.failures % 4 else timeout
 
     def _later(self, each: BacklogEntry) -> None:
         each.at = self._runtime.now() + RETRY.pause(each.failures, self._runtime.jitter)
@@ -684,10 +688,7 @@ class Backlog:
             if now >= (ownership.in_flight.open_until() if ownership.pending is not None else ownership.deadline):
                 ownership.abandon(request_id)
             else:
-                timeout = self._answer_timeout(now)
-                if self._several and each.failures % 4:
-                    timeout = min(timeout, QUICK)
-                await settle(self._client, ownership, timeout, since=request_id, behind=True)
+                await settle(self._client, ownership, self._timeout(each, now), since=request_id, behind=True)
                 self._client.server.heard(name=ownership.name)
         # Else its owner has begun something new, and settles what that leaves open.
         if each.request_id == request_id:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 
 from pyredisson._core import events
 from pyredisson._core.acquiring import announce_wait, late_again, report_failed, report_outcome
-from pyredisson._core.deadline import DAY, Deadline, lease_ms
+from pyredisson._core.deadline import CLEANUP_BUDGET, DAY, Deadline, lease_ms
 from pyredisson._core.failures import (
     OUR_ERRORS,
     Failure,
@@ -469,7 +469,7 @@ class PermitsCore(NumberedCore, ABC):
             call = NumberedCall(client, self.names, self.kind, release, permit, check=self.check, left=True)
         if closed:
             call.leave_later()
-            release_later(client, call.to_settle())
+            release_later(client, partial(call.to_settle(), CLEANUP_BUDGET))
             return True
         releasing = call.once(progress, insist=True)
         if client.closed:

@@ -247,7 +247,7 @@ class ThreadsRuntime(BaseRuntime):
             end()
             return
 
-        async def farewell() -> None:
+        async def farewell(_timeout: float) -> None:
             report_collected(core, held)
             end()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from pyredisson._core.names import PRESENCE_KEYS
 
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
+    from pyredisson._core.runtime import Work
 
 _lock = logging.getLogger("pyredisson.lock")
 _renewal = logging.getLogger("pyredisson.renewal")
@@ -352,7 +353,7 @@ class Outages:
     def _tell_losses_later(self) -> None:
         self._loss_seconds = self._loss_pace.next(self._now())
 
-        async def tell() -> None:
+        async def tell(_timeout: float) -> None:
             self._tell_losses()
 
         try:
@@ -372,7 +373,7 @@ class Outages:
             self._lost(losses, self._loss_seconds)
             self._tell_losses_later()
 
-    async def _check(self) -> None:
+    async def _check(self, _timeout: float) -> None:
         now = self._now()
         over = []
         with self._mutex:
@@ -384,7 +385,7 @@ class Outages:
         if self._open and not self._core.closed:
             self._do_later(self._check, QUIET_AT_FIRST / 2)
 
-    def _do_later(self, work: Callable[[], Coroutine[Any, Any, object]], seconds: float) -> None:
+    def _do_later(self, work: Work, seconds: float) -> None:
         try:
             now = self._now()
             self._core.watchdog.do_later(work, now + 10 * QUIET_AT_MOST, now + seconds)

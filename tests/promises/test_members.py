@@ -104,6 +104,10 @@ class Members:
         chosen = indices or range(self.count)
         return not any(self.stores[index].command("EXISTS", self.names[index]) for index in chosen)
 
+    def freed(self) -> None:
+        """Wait until all are free: what a server does not confirm at once of a lost hold is released in the background."""
+        self.world.until(self.free, what="the rest of a lost hold is released")
+
     def expire(self, *indices: int) -> None:
         """Wait until the leases of these members are over."""
         self.world.until(lambda: self.free(*indices), what="the lease runs out")
@@ -260,7 +264,7 @@ def test_a_multi_lock_whose_lease_ran_out_releases_no_hold_of_later(alice, membe
     assert one.get_hold_count() == 1
     assert not members.free(0)
     later()
-    assert members.free()
+    members.freed()
     several.lock()
     assert several.get_hold_count() == one.get_hold_count() == 1
     several.unlock()
@@ -281,7 +285,7 @@ def test_a_block_whose_lease_ran_out_is_not_entered_again_whatever_ran_out_withi
     raises_lost(release)
     assert members.one().get_hold_count() == 1
     members.one().unlock()
-    assert members.free()
+    members.freed()
     several.lock()
     assert several.get_hold_count() == 1
     several.unlock()
@@ -296,7 +300,7 @@ def test_the_other_members_are_given_back_when_some_were_lost(members, several, 
     several.lock(20)
     members.lose(how, bob)
     raises_lost(several.unlock)
-    assert members.free()
+    members.freed()
     for index in range(members.count):
         assert members.theirs(bob, index).try_lock()
         members.theirs(bob, index).unlock()
@@ -318,7 +322,7 @@ def test_each_level_of_a_lost_multi_lock_raises_once_and_all_is_given_back(membe
     assert other.get_hold_count() == 1
     assert members.theirs(bob, -1).try_lock() is False
     other.unlock()
-    assert members.free()
+    members.freed()
     several.lock()
     assert several.get_hold_count() == 1
 
@@ -342,7 +346,7 @@ def test_a_hold_that_outlived_its_multi_lock_is_given_back(members, own_first, l
     if lost_first:
         assert members.one().get_hold_count() == 1
         own.unlock()
-    assert members.free()
+    members.freed()
 
 
 @each(Case("on one server", "write_lock"))
@@ -354,7 +358,7 @@ def test_what_lasts_longer_on_the_server_than_is_certain_is_given_back(members, 
     members.world.until(lambda: several.validity() == 0, what="it is certain no longer")
     for _ in range(levels):
         raises_lost(several.unlock)
-    assert members.free()
+    members.freed()
 
 
 @each(*SOME)
@@ -376,7 +380,7 @@ def test_a_fixed_lease_that_ran_out_is_over_although_a_member_was_lost_before(me
         assert members.one(index).try_lock() is True
         assert members.one(index).get_hold_count() == 1
         members.one(index).unlock()
-    assert members.free()
+    members.freed()
 
 
 @each(*SOME, *ONCE)
@@ -413,7 +417,7 @@ def test_the_holder_of_a_multi_lock_is_notified_at_once_when_a_member_is_forced_
     assert several.validity() == 0
     raises_lost(several.try_lock)
     raises_lost(release)
-    assert members.free()
+    members.freed()
 
 
 @each(SINGLE, FAIR, APART)
@@ -428,7 +432,7 @@ def test_the_holder_of_a_member_and_of_the_multi_lock_is_notified_of_both(world,
     world.until(lambda: set(lost) == expected, within=5)
     raises_lost(one.unlock)
     raises_lost(several.unlock)
-    assert members.free()
+    members.freed()
 
 
 @each(SINGLE, APART, ALL)
@@ -441,7 +445,7 @@ def test_the_holder_is_notified_at_once_when_a_call_finds_a_member_lost(world, a
     raises_lost(members.one().try_lock)
     world.until(lambda: several.real.name in lost, within=5)
     raises_lost(several.unlock)
-    assert members.free()
+    members.freed()
 
 
 # ---- conditions ------------------------------------------------------------------------------------------------------
@@ -521,7 +525,7 @@ def test_a_wait_on_a_lost_member_gives_up_nothing(members, one, several, alice, 
     raises_lost(several.unlock)
     not_owned(several.unlock)
     not_owned(one.unlock)
-    assert members.free()
+    members.freed()
 
 
 @with_conditions
@@ -683,7 +687,7 @@ def test_who_forces_all_members_open_by_themselves_loses_the_multi_lock(world, a
     not_owned(several.unlock)
     assert several.try_lock() is True
     several.unlock()
-    assert members.free()
+    members.freed()
 
 
 @each(SINGLE, APART, ALL, QUORUM)

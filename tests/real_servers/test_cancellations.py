@@ -198,7 +198,7 @@ async def test_while_a_client_is_closed(valkey, unique_name):
     client = pyredisson.asyncio.Redisson.from_url(valkey.url)
     done = asyncio.Event()
 
-    async def work():
+    async def work(timeout):
         await asyncio.sleep(0.01)
         done.set()
 

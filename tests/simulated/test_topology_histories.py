@@ -121,6 +121,7 @@ ON_A_CLUSTER = partial(ClusterHistory, plan=FAILING)
 #: Seeds that found a bug once.
 ONCE_FOUND: list[tuple[Callable[[int], TopologyHistory], int]] = [
     *((ON_A_CLUSTER, seed) for seed in (51000069, 51000096)),
+    (partial(ClusterHistory, plan=CHECKED), 570000091),
     (partial(SentinelHistory, plan=SENTINELS_CHECKED), 81000629),
     *((SentinelHistory, seed) for seed in (427, 1000, 44003222, 44004033, 44007643, 44010197, 44013482)),
 ]

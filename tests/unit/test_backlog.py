@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from pyredisson._core import watchdog as backlog
-from pyredisson._core.deadline import RETRY
+from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY
 from pyredisson._core.failures import Rejected, Unanswered, Unusable
 from pyredisson._core.hold import SingleHold
 from pyredisson._core.ownership import Ownership
@@ -49,8 +49,10 @@ class FakeClient:
         self.budgets: list[float] = []
         self.trouble: dict[str, Callable[[], Exception]] = {}
         self.takes = 0.0
+        self.closed = False
+        self.answer_timeout = 1.0
         self.server = ServerState(self.runtime.mutex(), self.runtime.now, complain=lambda _: None, strict=False)
-        self.backlog = Backlog(self, lambda now: 1.0)
+        self.backlog = Backlog(self, lambda now: self.answer_timeout)
 
     def emit(self, event: Event) -> None:
         self.events.append(event)
@@ -240,19 +242,34 @@ def test_an_acquire_and_a_release_wait_for_a_release_that_came_between():
     assert ownership.begin_release(hold) is not None
 
 
+@pytest.mark.parametrize(("closed", "expected"), [(False, 0.3), (True, CLEANUP_BUDGET)])
+def test_work_waits_for_an_answer_as_long_as_the_watchdog_may(closed, expected):
+    """Else a hold whose validity ends meanwhile would be reported as lost too late."""
+    client = FakeClient()
+    client.answer_timeout, client.closed = 0.3, closed
+    timeouts = []
+
+    async def work(timeout):
+        timeouts.append(timeout)
+
+    client.backlog.do(work, client.runtime.now() + 10.0)
+    client.round()
+    assert timeouts == [expected]
+
+
 def test_each_work_entry_is_done_on_its_own():
     client = FakeClient()
     done = []
 
-    async def bad():
+    async def bad(timeout):
         done.append("bad")
         raise AssertionError("never")
 
-    async def refused():
+    async def refused(timeout):
         done.append("refused")
         raise Rejected(AWAY)
 
-    async def good():
+    async def good(timeout):
         done.append("good")
 
     until = client.runtime.now() + 10.0

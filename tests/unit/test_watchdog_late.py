@@ -14,7 +14,7 @@ from pyredisson.config import Config
 from tests.unit.fake import FakeRuntime
 
 
-async def chore() -> None:
+async def chore(timeout: float) -> None:
     """Something to do in the background."""
 
 
