@@ -19,10 +19,10 @@ local parties, mode, joined = tonumber(ARGV[4]), ARGV[3], tonumber(ARGV[6])
 local stored = redis.call('get', KEYS[1])
 local generation = tonumber(stored or clock[1] % 16 * 1000000 + clock[2])
 if (generation or 0.5) % 1 ~= 0 then return redis.error_reply('ERR value is not an integer or out of range') end
-local broken, ended = unpack(redis.call('hmget', KEYS[3], 'broken', 'ended'))
+local broken, unopened = unpack(redis.call('hmget', KEYS[3], 'broken', 'ended'))
 local mine, free, count = nil, nil, 0
-local waiting = redis.call('hlen', KEYS[3]) - (broken and 1 or 0) - (ended and 1 or 0)
-ended = stored and (ended or -1) or generation - 1 -- What the server has forgotten was not opened.
+local waiting = redis.call('hlen', KEYS[3]) - (broken and 1 or 0) - (unopened and 1 or 0)
+local ended = stored and (unopened or -1) or generation - 1 -- What the server has forgotten was not opened.
 if mode == 'wait' and not joined and waiting < parties - 1 and redis.call('hexists', KEYS[3], waiting) == 0 then
     free = waiting -- Some are missing, whether or not all that stand there count.
 elseif not joined or joined == generation then

@@ -105,7 +105,7 @@ class Members:
         return not any(self.stores[index].command("EXISTS", self.names[index]) for index in chosen)
 
     def freed(self) -> None:
-        """Wait until all are free: what a server does not confirm at once of a lost hold is released in the background."""
+        """Wait until all are free: of a lost hold, what no server confirms at once is released in the background."""
         self.world.until(self.free, what="the rest of a lost hold is released")
 
     def expire(self, *indices: int) -> None:

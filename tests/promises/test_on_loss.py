@@ -11,6 +11,7 @@ import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError, events
 from tests.promises.kinds import handle, over
+from tests.real_servers.client_settings import renewed_every
 from tests.waiting import soon
 from tests.worlds.base import KEPT
 from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async, threads_only
@@ -223,7 +224,8 @@ def test_methods_of_asyncio_are_called_in_the_loop_and_coroutine_functions_are_a
 def test_that_of_a_block_that_was_dropped_is_not_called_for_a_later_hold(world, alice):
     """Its lock was left to its lease, which is reported at once."""
     called, told = [], []
-    client = world.client(lock_watchdog_timeout=SHORT, listeners=(told.append,))
+    client = world.client(listeners=(told.append,))
+    renewed_every(client.real, 0.5)
     mine = alice.lock(client)
     held = mine.hold(on_loss=lambda: called.append(1))
     held.enter()
