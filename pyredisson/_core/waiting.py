@@ -79,7 +79,7 @@ async def wait_loop(
     deadline: Deadline,
     free_after: float,
 ) -> bool:
-    """After a first attempt was refused: attempt until one succeeds, or until the deadline.
+    """After a first attempt was refused: attempt until one succeeds, or until the deadline. Returns whether one did.
 
     Args:
         attempt: Attempts once. Raises ``Failure`` when the server did not answer.
@@ -89,8 +89,6 @@ async def wait_loop(
         runtime: The runtime.
         deadline: When to give up.
         free_after: Seconds after which what this attempt acquires could be free again without any message.
-
-    Returns whether it was acquired.
 
     Raises:
         Failure: No attempt had an answer by the deadline.
