@@ -451,7 +451,7 @@ def test_a_fixed_lease_that_a_chain_left_to_run_out_is_not_warned_of(world, clie
 
 def test_what_a_chain_has_left_is_not_warned_of_while_its_release_is_settled(world, proxy, one, other):
     left = []
-    client = world.through(proxy.port, timeout=0.4, listeners=(left.append,))
+    client = world.through(proxy.port, timeout=1.5, listeners=(left.append,))
     mine, theirs = one.lock(client), other.lock(client, "parcels")
     mine.enter()
     silent = proxy.hold_request(lambda args: args[0] == b"EVALSHA" and b"orders" in args, None)

@@ -174,7 +174,7 @@ def test_a_hold_that_runs_out_while_an_earlier_request_is_settled_is_lost(world,
 def test_a_hold_that_runs_out_while_an_unlock_that_failed_is_called_again_is_lost(
     world, proxy, alice, kind, monkeypatch
 ):
-    client = client_through(world, proxy, alice, kind, timeout=0.6, lock_watchdog_timeout=3)
+    client = client_through(world, proxy, alice, kind, timeout=1.5, lock_watchdog_timeout=6)
     lock = handle(alice, client, kind)
     lock.lock()
     away = proxy.hold_request("EVALSHA", None)
@@ -184,7 +184,7 @@ def test_a_hold_that_runs_out_while_an_unlock_that_failed_is_called_again_is_los
         lock.unlock()
 
     async def settle_when_it_has_ended(core, ownership, *args):
-        while ownership.remaining(core.runtime.now()):
+        while ownership.remaining(core.runtime.now()) or world.redis.command("EXISTS", "orders"):
             await core.runtime.sleep(0.01)
         away.remove()
         return await settle_or_explain(core, ownership, *args)

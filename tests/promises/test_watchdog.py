@@ -138,7 +138,7 @@ def test_a_holder_whose_release_is_being_settled_is_not_gone(world, proxy):
     def hear(event):  # It keeps no event with an error, whose traceback would keep the blocks alive.
         gone.extend([event] if type(event) is events.HolderGone else [])
 
-    client = world.through(proxy.port, lock_watchdog_timeout=3.9, timeout=0.4, listeners=(hear,))
+    client = world.through(proxy.port, lock_watchdog_timeout=6, timeout=1.2, listeners=(hear,))
     actors = dict(zip(("unlock", "with", "hold", "multi_lock", "nested"), world.actors(5), strict=True))
     leave = {}
     for how, actor in actors.items():
