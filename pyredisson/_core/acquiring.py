@@ -56,6 +56,7 @@ async def acquire(
     wait: float | None,
     *,
     for_multi_lock: bool = False,
+    first: FirstRequest | None = None,
 ) -> bool:
     """Acquire a lock for a hold.
 
@@ -66,19 +67,20 @@ async def acquire(
         hold: What is to be held.
         wait: Seconds; ``None``: as long as it takes.
         for_multi_lock: Whether a multi-lock acquires it, which emits events, and explains a ``Failure``.
+        first: The first request, if it has been noted already.
     """
     began = client.runtime.now()
     if kind.own_rival is not None and not ownership.holds:
         await kind.own_rival.refuse(kind, ownership)
     try:
-        if ownership.holds or ownership.in_flight.pending is not None:
+        if first is None and (ownership.holds or ownership.in_flight.pending is not None):
             await make_ready(client, kind, ownership)
-        else:
+        elif first is None:
             client.note_acquire(ownership)
         if ownership.kind is not kind:
             adopt(kind, ownership)
         if for_multi_lock:
-            return await make_attempts(Attempt(client, kind, ownership, hold), wait, began)
+            return await make_attempts(Attempt(client, kind, ownership, hold), wait, began, first)
         return await attempt_and_report(client, kind, ownership, hold, wait, began)
     except BaseException as error:
         await leave(client, kind, ownership, hold, began, error, for_multi_lock=for_multi_lock)
@@ -572,6 +574,17 @@ async def _begin_in_turn(
         await wait_for_turn(client, ownership, client.runtime.now() + client.config.timeout, exchange)
         await make_ready(client, kind, ownership, exchange)
     return begun
+
+
+def usual_outcome(call: AcquireCall, reply: Any) -> LockAcquired | Refused | None:
+    """Return the outcome of a request, by the reply or the failure, if nothing is left to do but to note it."""
+    if call.count or isinstance(reply, Failure):
+        return None
+    try:
+        outcome = call.kind.reads(reply)
+    except Failure:
+        return None
+    return outcome if type(outcome) is LockAcquired or type(outcome) is Refused else None
 
 
 def end_attempt(client: ClientCore, call: AcquireCall, outcome: Outcome, sent: float) -> Answer:

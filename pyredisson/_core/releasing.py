@@ -279,7 +279,7 @@ async def request_release(
         raise
     if reply is None and exchange is None and call.lost is None:
         await client.learn_cause(call.ownership.name)
-    _end_release(client, call, reply, sent, repeated=repeated)
+    end_release(client, call, reply, sent, repeated=repeated)
 
 
 def begin_release(
@@ -399,7 +399,7 @@ def _end_failed_release(client: ClientCore, call: ReleaseCall, failure: Failure)
         client.watchdog.settle_later(ownership)
 
 
-def _end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: float, *, repeated: bool) -> None:
+def end_release(client: ClientCore, call: ReleaseCall, reply: Reply, sent: float, *, repeated: bool) -> None:
     """Note the reply to a request that was ``sent`` then: it took one hold away, or raise ``LockLostError``.
 
     ``repeated``: an earlier copy may have run.

@@ -8,7 +8,7 @@ they suspend into a seeded scheduler with virtual time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
@@ -330,8 +330,8 @@ class Runtime(Protocol):
 # Running the coroutines of the core: where nothing suspends, under threads; and several at once, in any form.
 
 
-Requesting: TypeAlias = Coroutine["ServerRequest", None, T]
-"""A coroutine that sends requests by yielding each :class:`ServerRequest`, whose answer is there when it is resumed."""
+Requesting: TypeAlias = Coroutine["ServerRequest", None, T] | Generator["ServerRequest", None, T]
+"""What sends requests by yielding each :class:`ServerRequest`, whose answer is there when it is resumed."""
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:

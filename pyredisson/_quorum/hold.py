@@ -18,13 +18,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from pyredisson._core import events
 from pyredisson._core.acquiring import (
+    FirstRequest,
     adopt,
+    begin_attempt,
     end_attempt,
     late_again,
     make_ready,
     request_lock,
     resume,
     settle,
+    usual_outcome,
     wait_for_turn,
 )
 from pyredisson._core.deadline import CLEANUP_BUDGET, RETRY
@@ -35,7 +38,6 @@ from pyredisson._core.failures import (
     Passing,
     Rejected,
     Unanswered,
-    Unusable,
     explain_type,
     is_interruption,
     is_wrong_type,
@@ -54,10 +56,19 @@ from pyredisson._core.hold import (
     lost_error,
 )
 from pyredisson._core.ownership import Ownership
-from pyredisson._core.releasing import force_unlock, leave_block, release_all, send_release
+from pyredisson._core.releasing import (
+    begin_release,
+    end_release,
+    force_unlock,
+    leave_block,
+    leave_release,
+    release_all,
+    request_release,
+    send_release,
+)
 from pyredisson._core.replicas import NotAcknowledged, ReplicaAcknowledgement
 from pyredisson._core.requests import OF_CALL, Answer, Call, read_stale, unusable
-from pyredisson._core.runtime import Progress, Reply, Request, Requesting, Runtime, ServerRequest, together
+from pyredisson._core.runtime import Progress, Reply, Request, Runtime, ServerRequest, together
 from pyredisson._core.watchdog import Renewal
 from pyredisson.errors import (
     ClientClosedError,
@@ -115,7 +126,6 @@ class MultiHold(Owned):
         "_ends",
         "_gone",
         "_lease",
-        "_mutex",
         "block",
         "client",
         "forced",
@@ -167,7 +177,6 @@ class MultiHold(Owned):
         self._lease = lease
         self._ends = 0.0  # By its lease, if no member is lost.
         self._gone = False
-        self._mutex = self.client.runtime.mutex()
 
     # ---- what it is ----------------------------------------------------------------------------------------------
 
@@ -322,7 +331,8 @@ class MultiHold(Owned):
     def over(self) -> None:
         """Its owner has no use for it any more, whatever becomes of its parts."""
         self.state = HoldState.OVER
-        self.forget_ended()
+        if [part for part in self.parts if part is not None and part.state is not HoldState.OVER]:
+            self.forget_ended()
 
     def forget_ended(self) -> None:
         """No one asks any more what became of the parts that have ended."""
@@ -343,7 +353,7 @@ class MultiHold(Owned):
         A fixed lease of no block that simply ran out is no loss. ``known``: its owner gets another error that says so.
         """
         now = self.client.runtime.now()
-        with self._mutex:
+        with self.ownerships[0].mutex:
             standing = self.certain_until() > now or self._ran_out(now)
             ending = self.released or self.forced or self.state is not HoldState.HELD
             if standing or ending or self.loss is not None:
@@ -480,11 +490,12 @@ class MemberRequest(ServerRequest):
 
 @coroutine
 def request_once(
-    member: Member, call: Call, epoch: int, repeat: bool = False, budget: float | None = None, *, begun: object = None
+    member: Member, call: Call, epoch: int, repeat: bool = False, budget: float | None = None, *, begun: Any = None
 ) -> Generator[MemberRequest, None, tuple[Reply, float, bool]]:
     """Send a request to the server of a member once; once more if it knows a later epoch of the owner.
 
-    The arguments behind the member, and all that it returns and raises, are those of :meth:`ClientCore.exchange`.
+    The arguments behind the member, and all that it returns and raises, are those of :meth:`ClientCore.exchange`; but
+    what has ``begun`` is the request that was sent, with its answer.
     """
     ownership, server, now = call.ownership, member.server, member.client.runtime.now
     if not ownership.owner.startswith(member.client.id):
@@ -492,8 +503,11 @@ def request_once(
     answer: Any = None
     try:
         for _ in range(2):
-            sent, request = now(), MemberRequest(member, call, epoch, repeat)
-            yield request
+            if begun is None:
+                sent, request = now(), MemberRequest(member, call, epoch, repeat)
+                yield request
+            else:
+                (request, sent), begun = begun, None
             answer, acknowledgement = request.answer, request.replica_wait
             if isinstance(answer, Failure):
                 raise (answer if isinstance(answer, Unanswered) else without_effect(answer, repeat)) from answer.cause
@@ -524,7 +538,9 @@ def reuse_requests(member: Member, kind: LockKind, ownership: Ownership, hold: S
         member.lock.make_ready(ownership, hold.lease_ms, 0, 0.0)
 
 
-async def acquire_part(member: Member, kind: LockKind, ownership: Ownership, hold: SingleHold) -> Answer:
+def acquire_part(
+    member: Member, kind: LockKind, ownership: Ownership, hold: SingleHold
+) -> Generator[MemberRequest, None, Answer]:
     """Request the lock of a member, of this kind, once.
 
     Raises:
@@ -533,35 +549,63 @@ async def acquire_part(member: Member, kind: LockKind, ownership: Ownership, hol
     """
     client, exchange = member.client, partial(request_once, member)
     if ownership.holds or ownership.in_flight.pending is not None:
-        await make_ready(client, kind, ownership, exchange)
+        yield from make_ready(client, kind, ownership, exchange).__await__()
     if kind.has_fair_queue:
         if ownership.kind is not kind:
             adopt(kind, ownership)
         kind.waiting.begin(ownership, 0.0, client.runtime.now())
     if (ready := ownership.ready) is None or ready[:2] != (ownership.epoch, hold.lease_ms):
         reuse_requests(member, kind, ownership, hold)
-    call, outcome, sent = await request_lock(client, kind, ownership, hold, exchange)
+    first, started = None, None if ownership.holds else begin_attempt(client, kind, ownership, hold)
+    if started is not None:  # What nearly always happens is spelt out, for as many nodes as there are.
+        (call, epoch), sent = started, client.runtime.now()
+        request = MemberRequest(member, call, epoch, call.repeat)
+        yield request
+        usual = None if request.replica_wait is not None else usual_outcome(call, request.answer)
+        if usual is not None:
+            if (took := client.runtime.now() - sent) < member.server.round_trip:
+                member.server.answered_within(took)
+            return end_attempt(client, call, usual, sent)
+        first = FirstRequest(call, epoch, (request, sent))
+    requesting = request_lock(client, kind, ownership, hold, exchange, first=first)
+    call, outcome, sent = yield from requesting.__await__()
     return end_attempt(client, call, outcome, sent)
 
 
-async def release_part(member: Member, ownership: Ownership, hold: SingleHold) -> None:
+def release_part(member: Member, ownership: Ownership, hold: SingleHold) -> Generator[MemberRequest, None, None]:
     """Release the hold of a member, once, or settle its release, if that is pending.
 
     Raises:
         Failure: It is not known what became of it, or it had no effect: it is pending.
         LockLostError: It is lost.
     """
-    if not ownership.owner.startswith(member.client.id):
+    client, exchange = member.client, partial(request_once, member)
+    if not ownership.owner.startswith(client.id):
         reason = ownership.loss or hold.loss or ANOTHER
         ownership.drop(hold)
         raise lost_error(ownership, reason)
     if hold.state is HoldState.GIVEN_UP and ownership.leave_given_up(hold):
         return
-    exchange = partial(request_once, member)
     if ownership.in_flight.pending is not None:
-        await leave_block(member.client, member.kind, ownership, hold, exchange=exchange)
-    if hold.state in (HoldState.HELD, HoldState.ENDED, HoldState.LOST):
-        await release_all(member.client, member.kind, ownership, (hold,), None, exchange, block=True)
+        yield from leave_block(client, member.kind, ownership, hold, exchange=exchange).__await__()
+    if hold.state not in (HoldState.HELD, HoldState.ENDED, HoldState.LOST):
+        return
+    try:
+        started = begin_release(client, member.kind, ownership, (hold,), block=True)
+        if started is not None:  # As in :func:`acquire_part`.
+            (call, epoch), sent = started, client.runtime.now()
+            request = MemberRequest(member, call, epoch, repeat=False)
+            yield request
+            if request.answer is None or type(request.answer) is int:
+                end_release(client, call, request.answer, sent, repeated=False)
+            else:
+                releasing = request_release(client, call, epoch, exchange, begun=(request, sent))
+                yield from releasing.__await__()
+            return
+    except BaseException as error:
+        yield from leave_release(client, ownership, (hold,), error, exchange).__await__()
+        raise
+    yield from release_all(client, member.kind, ownership, (hold,), None, exchange, block=True).__await__()
 
 
 async def force_part(member: Member, ownership: Ownership) -> bool:
@@ -591,35 +635,6 @@ def _answer(request: ServerRequest) -> Generator[ServerRequest, None, Reply]:
     return request.answer  # type: ignore[no-any-return]
 
 
-async def ask_nodes(
-    client: ClientCore, requests: Sequence[Callable[[], Requesting[T]]], enough: Callable[[Sequence[object], int], bool]
-) -> list[T | Failure | RedissonError]:
-    """Ask every node at once, and those again that may answer yet, within ``Config.timeout`` in all.
-
-    ``enough``: whether these answers are, after a number of rounds.
-    """
-    runtime = client.runtime
-    until = runtime.now() + client.config.timeout
-    answers = await together(runtime, [request() for request in requests])
-    for rounds in itertools.count(1):
-        silent = [index for index, answer in enumerate(answers) if _may_answer(answer)]
-        late = runtime.now() + RETRY.longest(rounds - 1) >= until
-        if not silent or late or client.closed or enough(answers, rounds):
-            break
-        await runtime.sleep(RETRY.pause(rounds - 1, runtime.jitter))
-        again = await together(runtime, [requests[index]() for index in silent])
-        for index, answer in zip(silent, again, strict=True):
-            answers[index] = answer
-    return answers
-
-
-def _may_answer(answer: object) -> bool:
-    """Whether a node that has not answered may do so soon: it is slow, or its connection is being made."""
-    if isinstance(answer, Unusable) or not isinstance(answer, Failure):
-        return False
-    return isinstance(answer, (Unanswered, NotNow)) or "Timeout" in type(answer.cause).__name__
-
-
 async def settle_part(member: Member, ownership: Ownership) -> None:
     """Settle the pending request of a member, for a caller that has left. Raises ``Failure``: it is pending still."""
     await settle(member.client, ownership, behind=True, exchange=partial(request_once, member))
@@ -640,24 +655,10 @@ NODE_TIMEOUT_MAX = 0.05
 NODE_TIMEOUT_ROUND_TRIPS = 4
 NODE_TIMEOUT_LARGEST_SHARE = 1 / 10
 
-#: The random pause between two rounds: this range at first, in seconds, doubled after each lost round, to at most that.
-SPREAD_MIN = 0.002
-SPREAD_MAX = 0.25
-
 
 def majority(nodes: int) -> int:
     """Return the least number of nodes such that any two such sets have one in common."""
     return nodes // 2 + 1
-
-
-def weakness_of(nodes: int, quorum: int) -> str | None:
-    """Say what a majority of the nodes tolerates, if fewer nodes would do as well; else ``None``."""
-    if quorum != majority(nodes) or (nodes % 2 and nodes > 1):
-        return None
-    spare = nodes - quorum
-    failed = f"{spare or 'no'} failed node{'s' * (spare > 1)}"
-    fewer = f", as a quorum of {nodes - 1} would" if nodes > 2 else ", as a lock on one server"
-    return f"a quorum of {nodes} node{'s' * (nodes > 1)} tolerates {failed}{fewer}: use three or five nodes"
 
 
 @lru_cache(maxsize=100)
@@ -680,32 +681,6 @@ def certain_until(deadlines: Iterable[float], quorum: int) -> float:
     """Until when a quorum is certain, if each of these nodes is until then; minus infinity if they are too few."""
     latest = sorted(deadlines, reverse=True)
     return latest[quorum - 1] if len(latest) >= quorum else -math.inf
-
-
-def free_in_ms(refusals: Sequence[int | None], free: int, quorum: int) -> int | None:
-    """For how many ms a quorum is sure to be refused: until enough of those that refused are free by time alone.
-
-    Args:
-        refusals: For how long each of them is held by another; ``None``: until a release.
-        free: How many nodes did not refuse.
-        quorum: How many are needed.
-
-    Returns:
-        Milliseconds, 0 if it is free; ``None``: until a release.
-    """
-    missing = quorum - free
-    if missing <= 0:
-        return 0
-    ends = sorted(ms for ms in refusals if ms is not None)
-    return ends[missing - 1] if missing <= len(ends) else None
-
-
-def spread(rounds: int, round_took: float) -> float:
-    """Return the longest random pause before the next round, in seconds, after a number of lost rounds in a row.
-
-    Clients that were woken by one message would otherwise ask at the same moment again and again, and none would win.
-    """
-    return min(max(SPREAD_MIN, round_took) * 2.0 ** min(rounds, 10), SPREAD_MAX)
 
 
 # ---- release ---------------------------------------------------------------------------------------------------------
@@ -805,9 +780,9 @@ async def release(whole: MultiHold, progress: Progress | None, *, block: bool = 
     client = whole.client
     until = client.runtime.now() + (CLEANUP_BUDGET if client.closed else client.config.timeout)
     client.refuse_interrupter(*whole.ownerships)
-    lost = whole.find_loss()
-    if lost is None and not whole.released and whole.certain_until() <= client.runtime.now():
-        lost = whole.why_ended()
+    lost = whole.loss
+    if lost is None and whole.certain_until() <= client.runtime.now():
+        lost = whole.find_loss() or (None if whole.released else whole.why_ended())
     early = None if lost is None else given_up(lost)
     note, confirmed = CallNote(client.runtime.thread()), True
     try:

@@ -8,28 +8,52 @@ acquired are acquired in one order, by name and server, so that no clients wait 
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING, Any
 
 from pyredisson._core.acquiring import (
+    FirstRequest,
     acquire,
+    begin_attempt,
     check_not_lost,
     check_reentrant,
+    end_attempt,
     report_failed,
     report_outcome,
+    usual_outcome,
 )
 from pyredisson._core.deadline import RETRY, Deadline, Seconds, lease_ms
-from pyredisson._core.failures import Failure, ended_inside, held_here, is_interruption, not_held, timed_out
-from pyredisson._core.hold import CLOSED_IN_WAIT, LEFT_MEANWHILE, CallNote, HolderCore, HoldState, lost_error
+from pyredisson._core.failures import (
+    Failure,
+    NotNow,
+    Unanswered,
+    Unusable,
+    ended_inside,
+    held_here,
+    is_interruption,
+    not_held,
+    timed_out,
+)
+from pyredisson._core.hold import (
+    CLOSED_IN_WAIT,
+    LEFT_MEANWHILE,
+    CallNote,
+    HolderCore,
+    HoldState,
+    SingleHold,
+    lost_error,
+)
 from pyredisson._core.holder_lookup import BUDGET, found_here
 from pyredisson._core.releasing import hand_over, leave_behind_call
+from pyredisson._core.requests import LockAcquired
+from pyredisson._core.runtime import together
 from pyredisson._core.waiting import LOOK_UP
 from pyredisson._quorum.hold import (
     KIND,
     Member,
     MultiHold,
-    ask_nodes,
     explain_states,
     extend,
     force_part,
@@ -385,10 +409,25 @@ class MultiLockCore(HolderCore[MultiHold]):
     async def _ask_nodes(
         self, requests: list[Callable[[], Requesting[bool]]], enough: Callable[[Sequence[object], int], bool]
     ) -> list[bool | Failure | RedissonError]:
-        """Do as :func:`ask_nodes`; errors that are about the call, and not about a node, are raised."""
+        """Ask every node at once, and those again that may answer yet, within ``Config.timeout`` in all.
+
+        Errors that are about the call, and not about a node, are raised. ``enough``: whether these answers are, after a
+        number of rounds.
+        """
         for client in (self.client, *self._other_loops):
             client.runtime.owner()
-        answers = await ask_nodes(self.client, requests, enough)
+        runtime = self.client.runtime
+        until = runtime.now() + self.client.config.timeout
+        answers = await together(runtime, [request() for request in requests])
+        for rounds in itertools.count(1):
+            silent = [index for index, answer in enumerate(answers) if _may_answer(answer)]
+            late = runtime.now() + RETRY.longest(rounds - 1) >= until
+            if not silent or late or self.client.closed or enough(answers, rounds):
+                break
+            await runtime.sleep(RETRY.pause(rounds - 1, runtime.jitter))
+            again = await together(runtime, [requests[index]() for index in silent])
+            for index, answer in zip(silent, again, strict=True):
+                answers[index] = answer
         self._check_open()
         for answer in answers:
             if isinstance(answer, RedissonError):
@@ -514,6 +553,13 @@ class MultiLockCore(HolderCore[MultiHold]):
         return None, None, free == len(self.members)
 
 
+def _may_answer(answer: object) -> bool:
+    """Whether a node that has not answered may do so soon: it is slow, or its connection is being made."""
+    if isinstance(answer, Unusable) or not isinstance(answer, Failure):
+        return False
+    return isinstance(answer, (Unanswered, NotNow)) or "Timeout" in type(answer.cause).__name__
+
+
 def _count(answers: Sequence[object], *wanted: bool) -> int:
     return sum(each in wanted for each in answers)
 
@@ -612,10 +658,11 @@ class InOrder:
     async def _acquire_each(self, whole: MultiHold, wait: float | None, deadline: Deadline) -> bool:
         runtime = self._client.runtime
         for member, ownership in zip(whole.members, whole.ownerships, strict=True):
-            check_not_lost(member.client, ownership)  # Before anything is acquired.
+            if ownership.holds or ownership.loss is not None:  # Before anything is acquired.
+                check_not_lost(member.client, ownership)
+                check_reentrant(member.kind, ownership)
             if not ownership.owner.startswith(member.client.id):
                 raise member.client.former(ownership)
-            check_reentrant(member.kind, ownership)
             if member.kind.own_rival is not None and not ownership.holds:
                 await member.kind.own_rival.refuse(member.kind, ownership)
         began = runtime.now()
@@ -623,17 +670,39 @@ class InOrder:
             whole.parts[index] = part = whole.new_part(index)
             if (ready := ownership.ready) is None or ready[:2] != (ownership.epoch, part.lease_ms):
                 reuse_requests(member, member.kind, ownership, part)
-            acquired = await acquire(member.client, member.kind, ownership, part, 0, for_multi_lock=True)
+            acquired = await _acquire_at_once(member, ownership, part)
             if not acquired and wait != 0:
                 _keep(whole, renewed=True)  # While this one is waited for.
                 left = None if wait is None else deadline.left(runtime.now())
                 acquired = await acquire(member.client, member.kind, ownership, part, left, for_multi_lock=True)
             if not acquired:
                 return False
-        _keep(whole, renewed=whole.watchdog)
+        if not whole.watchdog:
+            _keep(whole, renewed=False)
         if runtime.now() - began > whole.lease_ms() / 1000 * WHILE:
             await extend(whole, whole.lease_ms())  # The lease begins now, for all of them.
         return True
+
+
+async def _acquire_at_once(member: Member, ownership: Ownership, part: SingleHold) -> bool:
+    """Acquire a member if it is free. What nearly always happens is spelt out: it is done for each member."""
+    client, kind, in_flight = member.client, member.kind, ownership.in_flight
+    past = ownership.holds or in_flight.pending is not None
+    usual = not (past or kind.has_fair_queue or kind.own_rival is not None or client.replica_wait is not None)
+    first, started = None, begin_attempt(client, kind, ownership, part) if usual else None
+    if started is not None:
+        (call, epoch), sent = started, client.runtime.now()
+        try:
+            timeout = client.attempt_timeout(part.lease_ms)
+            reply: Any = await client.runtime.eval(call.request(epoch, call.repeat), timeout)
+        except Failure as failure:
+            reply = failure
+        outcome = usual_outcome(call, reply)
+        late = client.replica_wait is not None or client.runtime.now() >= sent + part.certain
+        if outcome is not None and not late:
+            return type(end_attempt(client, call, outcome, sent)) is LockAcquired
+        first = FirstRequest(call, epoch, (reply, sent))
+    return await acquire(client, kind, ownership, part, 0, for_multi_lock=True, first=first)
 
 
 def _check_open(whole: MultiHold) -> None:

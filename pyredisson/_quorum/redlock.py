@@ -25,12 +25,10 @@ from pyredisson._kinds.token_lock import TOKEN_BYTES
 from pyredisson._quorum.hold import (
     acquire_part,
     explain_states,
-    free_in_ms,
-    spread,
+    majority,
     undo,
     unreachable,
     wait_for_turns,
-    weakness_of,
 )
 from pyredisson.errors import LockLostError, NoSyncedSlavesError, RedissonError
 
@@ -73,7 +71,10 @@ class Redlock:
         """Acquire enough members; see :meth:`InOrder.acquire`."""
         seen: list[int | None] | None = None
         if wait != 0 and self._announced:
-            seen = [client.subscriptions.messages_of(channel) for client, channel in self._channels]
+            seen = [
+                client.subscriptions.messages_of(channel) if client.subscriptions.channels else None
+                for client, channel in self._channels
+            ]
         rounds = Rounds(self, whole, began)
         if await rounds.attempt_all():
             return True
@@ -309,6 +310,51 @@ def _unexpected(replies: Sequence[NodeReply]) -> Exception | None:
     """The error of a node that is neither a refusal nor an expected failure: of several, the last."""
     expected = (LockAcquired, Refused, LockLostError, NoSyncedSlavesError, Failure)
     return next((each for each in reversed(replies) if not isinstance(each, expected)), None)
+
+
+# ---- decisions -------------------------------------------------------------------------------------------------------
+# What it decides: plain functions of what the nodes replied.
+
+
+#: The random pause between two rounds: this range at first, in seconds, doubled after each lost round, to at most that.
+SPREAD_MIN = 0.002
+SPREAD_MAX = 0.25
+
+
+def weakness_of(nodes: int, quorum: int) -> str | None:
+    """Say what a majority of the nodes tolerates, if fewer nodes would do as well; else ``None``."""
+    if quorum != majority(nodes) or (nodes % 2 and nodes > 1):
+        return None
+    spare = nodes - quorum
+    failed = f"{spare or 'no'} failed node{'s' * (spare > 1)}"
+    fewer = f", as a quorum of {nodes - 1} would" if nodes > 2 else ", as a lock on one server"
+    return f"a quorum of {nodes} node{'s' * (nodes > 1)} tolerates {failed}{fewer}: use three or five nodes"
+
+
+def free_in_ms(refusals: Sequence[int | None], free: int, quorum: int) -> int | None:
+    """For how many ms a quorum is sure to be refused: until enough of those that refused are free by time alone.
+
+    Args:
+        refusals: For how long each of them is held by another; ``None``: until a release.
+        free: How many nodes did not refuse.
+        quorum: How many are needed.
+
+    Returns:
+        Milliseconds, 0 if it is free; ``None``: until a release.
+    """
+    missing = quorum - free
+    if missing <= 0:
+        return 0
+    ends = sorted(ms for ms in refusals if ms is not None)
+    return ends[missing - 1] if missing <= len(ends) else None
+
+
+def spread(rounds: int, round_took: float) -> float:
+    """Return the longest random pause before the next round, in seconds, after a number of lost rounds in a row.
+
+    Clients that were woken by one message would otherwise ask at the same moment again and again, and none would win.
+    """
+    return min(max(SPREAD_MIN, round_took) * 2.0 ** min(rounds, 10), SPREAD_MAX)
 
 
 # ---- restart guard ---------------------------------------------------------------------------------------------------

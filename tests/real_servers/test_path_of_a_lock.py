@@ -28,7 +28,8 @@ PAGE = LIBRARY.parent / "docs" / "contributing" / "architecture.md"
 #: As many functions of the library at most; resumptions of coroutines count.
 PAIR = {"threads": 16, "asyncio": 22}
 WITH_A_NEW_HANDLE = 30
-QUORUM_OF_FIVE = 361
+QUORUM_OF_FIVE = 305
+MULTI_LOCK_OF_TWO = 145
 
 #: With a listener, of a ``hold()``, and of each other kind: as many at most, and in so many files.
 WITH_A_LISTENER = {"threads": (20, 10), "asyncio": (26, 9)}
@@ -260,6 +261,18 @@ def test_the_unlock_of_a_nested_hold_takes_no_more_steps_behind_many_others(url,
 
     few, many = Context().run(made_at_once if form == "threads" else lambda call: asyncio.run(call()), compare)
     assert 0 < len(many) <= len(few) + 50, Counter(many).most_common(3)
+
+
+def test_a_multi_lock_of_two_costs_little(url):
+    multi: list[pyredisson.MultiLock] = []
+
+    def use(client, lock):
+        if not multi:
+            multi.append(client.get_multi_lock(lock, client.get_lock("path-2")))
+        a_pair(client, multi[0])
+
+    found = Context().run(in_threads, url, use)
+    assert len(found) <= MULTI_LOCK_OF_TWO, found
 
 
 def test_a_pair_on_five_nodes_costs_little(fleet):
