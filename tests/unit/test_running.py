@@ -13,9 +13,11 @@ from pyredisson._core.client import ClientCore
 from pyredisson._core.failures import Failure, NotSent, Rejected, Unanswered
 from pyredisson._core.hold import SingleHold
 from pyredisson._core.ownership import Ownership
-from pyredisson._core.requests import ACQUIRED, Pending, Refused
+from pyredisson._core.requests import ACQUIRED, LockAcquired, Pending, Refused
 from pyredisson._core.runtime import Runtime, ServerRequest, run, together
-from pyredisson._kinds.lock import LockCore
+from pyredisson._kinds.lock import FencedLockCore, LockCore, NonReentrantLockCore
+from pyredisson._kinds.token_lock import TokenLockCore
+from pyredisson._quorum import hold
 from pyredisson._quorum.hold import Member, acquire_part, release_part
 from pyredisson.config import Config
 from pyredisson.errors import LockError, LockLostError, OutcomeUnknownError
@@ -131,10 +133,10 @@ class Node(Servers):
 class Part:
     """One member, and what its owner holds of it."""
 
-    def __init__(self, *answers: Any) -> None:
+    def __init__(self, *answers: Any, core: type[LockCore] = LockCore) -> None:
         self.node = Node(answers=[*answers])
         self.client = ClientCore(cast("Runtime", self.node), Config())
-        self.member = Member(LockCore(self.client, "orders"), "node 1")
+        self.member = Member(core(self.client, "orders"), "node 1")
         self.ownership: Ownership = self.member.lock.ownership_of(FakeOwner(1))
         self.hold = SingleHold(30_000, 29.0, watchdog=True)
 
@@ -227,3 +229,45 @@ def test_a_copy_that_is_read_after_the_lease_says_nothing_of_an_earlier_one():
 
     part.node.says = late
     assert isinstance(part.release(), LockLostError)
+
+
+NO_REPLY = Unanswered(rx.TimeoutError("no reply"))
+REPLIES: list[Any] = [
+    *(None, 0, 1, 5, -1, b"7", [b"7"], [b"token", b"7"], [b"lost"], [b"stale", b"7"], [b"what?"]),
+    *(NO_REPLY, NotSent(rx.ConnectionError("refused")), Rejected(rx.ResponseError("WRONGTYPE"))),
+]
+
+
+CORES: list[type[LockCore]] = [LockCore, FencedLockCore, NonReentrantLockCore, TokenLockCore]
+
+
+def is_acquired(part: Part, reply: Any) -> bool:
+    try:
+        return isinstance(part.member.kind.reads(reply), LockAcquired)
+    except Failure:
+        return False
+
+
+def four_calls(core: type[LockCore], *replies: Any) -> list[Any]:
+    """Acquire and release twice. Returns what came of it, and what the client knew each time."""
+    part, found = Part(core=core), []
+    acquired = next(each for each in REPLIES if is_acquired(part, each))
+    part.node.answers = [acquired, *replies, acquired, 1, acquired, None, None, None]
+    for ask in (part.acquire, part.release, part.acquire, part.release):
+        own, outcome = part.ownership, ask()
+        flight = own.in_flight
+        found += [str(outcome), part.asked, own.epoch, own.generation, own.loss, own.deadline, part.hold.state]
+        found += [len(own.holds), len(own.ended), flight.pending, flight.state, part.client.watchdog.ownerships()]
+        part.hold = own.holds[-1] if own.holds else SingleHold(30_000, 29.0, watchdog=True)
+    return [[each.name for each in seen] if isinstance(seen, list) else seen for seen in found]
+
+
+@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize("first", REPLIES, ids=str)
+def test_the_usual_case_does_what_the_general_one_does(core, first, monkeypatch):
+    """What is spelt out for members, and the coroutines of a single lock, with the same replies."""
+    then = [None, 1, [b"stale", b"7"], NO_REPLY]
+    usual = [four_calls(core, first, second) for second in then]
+    for name in ("begin_attempt", "begin_release"):
+        monkeypatch.setattr(hold, name, lambda *args, **how: None)
+    assert [four_calls(core, first, second) for second in then] == usual
