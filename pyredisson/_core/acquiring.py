@@ -161,6 +161,8 @@ async def leave(
             await leave_queue(client, ownership)
         if not for_multi_lock:
             report_failed(client, kind.word, (ownership.name, ownership.owner), began, error)
+    elif for_multi_lock:
+        pass  # It settles what all its members were asked for, at once.
     elif isinstance(error, GeneratorExit):  # A coroutine that is being closed can wait for nothing any more.
         if ownership.undo_acquire(hold):
             client.settle_later(ownership, hold.lease_ms)

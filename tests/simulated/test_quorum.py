@@ -267,6 +267,31 @@ def test_an_interrupted_caller_leaves_nothing(use, how, stopped):
     raise AssertionError("it never came to its end")
 
 
+@pytest.mark.parametrize("waits", [False, True], ids=["asks", "waits"])
+def test_a_multi_lock_of_a_silent_server_is_left_within_a_second(waits):
+    """Behind another second in which its client leaves the wait queue, if it was in one."""
+    scene = Scene(nodes=1, timeout=20.0, lock_watchdog_timeout=60.0)
+    _, _, client, others = scene.lock("mine"), scene.lock("other"), *scene.clients
+    lock = MultiLock(*[client.get_lock(name) for name in ("a", "z")])
+    other = MultiLock(*[others.get_lock(name) for name in ("y", "z")])
+    if waits:
+        scene.do(other, lambda: other.lock(60))
+    else:
+        scene.world.nodes[0].pause()
+    task = lock._core.client.runtime.process.start(lock.lock(), "task")
+    scene.world.run(seconds=0.3)
+    scene.world.nodes[0].pause()
+    began = scene.world.now
+    task.cancel()
+    scene.world.run(until=task.done, seconds=30)
+    took = scene.world.now - began
+    scene.world.nodes[0].resume()
+    with pytest.raises(Cancelled):
+        task.outcome.result()
+    assert took < 1.01 + waits
+    scene.end()
+
+
 # ---- planted bugs ----------------------------------------------------------------------------------------------------
 
 CERTAIN_UNTIL = MultiHold.certain_until
