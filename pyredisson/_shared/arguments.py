@@ -11,8 +11,8 @@ from dataclasses import fields
 from datetime import timedelta
 from functools import wraps
 from numbers import Real
-from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, SupportsIndex, TypeVar
+from types import FunctionType, TracebackType
+from typing import TYPE_CHECKING, Any, Final, NoReturn, SupportsIndex, TypeVar, final
 
 from pyredisson._core.deadline import Seconds, Uniform, optional_lease_ms, seconds, wait_seconds
 from pyredisson._shared.callback import check_callback
@@ -582,6 +582,32 @@ def warn_never_entered(block: object, name: str) -> None:
             stacklevel=2,
             source=block,
         )
+
+
+@final
+class Extra:
+    """Around the imports of a module that needs an extra: if one of them is missing, the error names the extra.
+
+    Args:
+        name: The extra.
+    """
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not isinstance(error, ModuleNotFoundError) or (error.name or "").partition(".")[0] == "pyredisson":
+            return
+        raise ModuleNotFoundError(
+            f'{error.name} is not installed: pip install "pyredisson[{self._name}]"', name=error.name, path=error.path
+        ) from error
 
 
 # ---- deprecation -----------------------------------------------------------------------------------------------------
