@@ -15,7 +15,7 @@ from itertools import accumulate
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-NAMES = ("locks", "semaphores", "synchronizers", "run_once", "factory", "client")
+NAMES = ("locks", "semaphores", "synchronizers", "run_once", "client")
 
 #: Methods of the core that release or announce something: a signal that interrupts them does not end them.
 TO_THE_END = re.compile(

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyredisson._core.deadline import Seconds
-    from pyredisson._kinds.permit_semaphore import PermitSemaphoreCore
-    from pyredisson._kinds.semaphore import SemaphoreCore
+    from pyredisson._kinds.semaphores import PermitSemaphoreCore, SemaphoreCore
     from pyredisson._kinds.synchronizers import LatchCore
 
 

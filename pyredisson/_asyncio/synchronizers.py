@@ -12,7 +12,7 @@ from pyredisson._shared.client import Handle
 if TYPE_CHECKING:
     from pyredisson._asyncio.locks import FairLock, Lock
     from pyredisson._core.deadline import Seconds
-    from pyredisson._kinds.semaphore import BoundedSemaphoreCore
+    from pyredisson._kinds.semaphores import BoundedSemaphoreCore
     from pyredisson._kinds.synchronizers import BarrierCore, ConditionCore, EventCore
 
 T = TypeVar("T")

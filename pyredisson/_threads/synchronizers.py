@@ -14,7 +14,7 @@ from pyredisson._shared.client import Handle
 
 if TYPE_CHECKING:
     from pyredisson._core.deadline import Seconds
-    from pyredisson._kinds.semaphore import BoundedSemaphoreCore
+    from pyredisson._kinds.semaphores import BoundedSemaphoreCore
     from pyredisson._kinds.synchronizers import BarrierCore, ConditionCore, EventCore
     from pyredisson._threads.locks import FairLock, Lock
 

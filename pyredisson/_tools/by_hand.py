@@ -17,17 +17,20 @@ from pyredisson import Config, LockError, RedissonError, __version__, current_th
 from pyredisson._core.names import presence_key
 from pyredisson._tools.common import (
     BadUsage,
+    Duration,
     ExitCode,
+    LockName,
     Stopped,
     connect,
     describe_who,
     duration_text,
     failure,
     held_by,
+    json_option,
     plain,
     say,
+    server_options,
 )
-from pyredisson._tools.options import Duration, LockName, json_option, server_options
 from pyredisson._tools.tables import MAY_BE_DATA, inspecting, print_json, quoted, shell_command, unlock_command
 from pyredisson.inspection import DOUBTFUL, Inspector, LockView, Unlocked, Who, describe, is_meant
 from pyredisson.inspection.model import numbered_kinds, stored_kinds

@@ -101,7 +101,7 @@ def end(code: int | None) -> None:
 
 
 # ---- completion ------------------------------------------------------------------------------------------------------
-# Completion by the shell: of commands and options, which click knows. Names of locks are looked up in ``options.py``.
+# Completion by the shell: of commands and options, which click knows. Names of locks are looked up in ``common.py``.
 
 
 SHELLS = ("bash", "zsh", "fish")

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from pyredisson._tools.common import BadUsage, ExitCode, Stopped, failure, inspector_at, plain, say
-from pyredisson._tools.options import read_address, server_options
+from pyredisson._tools import common
 from pyredisson._tools.sampling import in_daemon_thread
 from pyredisson.inspection import LockView, Snapshot, Who, wait_graph
 from pyredisson.inspection.inspector import Keep
@@ -120,7 +119,7 @@ class Scan(NamedTuple):
     @property
     def was_answered(self) -> bool:
         """Whether a server answered, if only by a refusal."""
-        return self.code != ExitCode.UNAVAILABLE
+        return self.code != common.ExitCode.UNAVAILABLE
 
 
 class Scanner:
@@ -166,22 +165,22 @@ class Scanner:
         try:
             snapshot = self._scan(tally.count)
             if snapshot.unread:
-                error, code, snapshot = f"the server refused: {snapshot.errors[0]}", ExitCode.REFUSED, None
+                error, code, snapshot = f"the server refused: {snapshot.errors[0]}", common.ExitCode.REFUSED, None
             elif snapshot.errors and not snapshot.complete and not snapshot.keys_seen:
-                error, code, snapshot = snapshot.errors[0], ExitCode.UNAVAILABLE, None
+                error, code, snapshot = snapshot.errors[0], common.ExitCode.UNAVAILABLE, None
         except Exception as problem:  # Whatever it is, it must not end the exporter.
-            failed = failure(problem)
+            failed = common.failure(problem)
             code, error = failed.exit_code, failed.message
         now, before = time.monotonic(), self._last
         self._last = Scan(now, now - began, snapshot, tally, error, code)
         self.scans += 1
         self.failures += snapshot is None
-        self.refusals += code == ExitCode.REFUSED or bool(snapshot is not None and snapshot.doubts)
+        self.refusals += code == common.ExitCode.REFUSED or bool(snapshot is not None and snapshot.doubts)
         was_away = before is not None and before.error is not None
         if error is not None and not was_away:
-            say(error)
+            common.say(error)
         elif error is None and was_away:
-            say("the server answers again")
+            common.say("the server answers again")
 
 
 class Exporter:
@@ -232,7 +231,7 @@ class Exporter:
         )
         seen, chosen = set(), tally.longest()
         for lock in chosen:
-            name = plain(lock.name)
+            name = common.plain(lock.name)
             if name in seen:
                 continue  # Of two names that look the same once they are escaped, or stand on two servers.
             seen.add(name)
@@ -288,7 +287,7 @@ def write_once(exporter: Exporter, scanner: Scanner) -> int:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(exporter)
     click.echo(generate_latest(registry).decode(), nl=False)  # type: ignore[no-untyped-call]
-    return ExitCode.UNAVAILABLE if scan is None else scan.code
+    return common.ExitCode.UNAVAILABLE if scan is None else scan.code
 
 
 def serve(exporter: Exporter, address: tuple[str, int]) -> int:
@@ -305,8 +304,8 @@ def serve(exporter: Exporter, address: tuple[str, int]) -> int:
     try:
         server, thread = start_http_server(address[1], address[0], registry)
     except OSError as error:
-        raise Stopped(ExitCode.FAILED, f"cannot listen on {address[0]}:{address[1]}: {error}") from None
-    say(f"metrics on http://{address[0]}:{server.server_port}/metrics")
+        raise common.Stopped(common.ExitCode.FAILED, f"cannot listen on {address[0]}:{address[1]}: {error}") from None
+    common.say(f"metrics on http://{address[0]}:{server.server_port}/metrics")
     ended.wait()
     server.shutdown()
     server.server_close()
@@ -320,10 +319,10 @@ def scan_of(url: str, *, prefix: str, seconds: float) -> Callable[[Keep], Snapsh
     Raises:
         BadUsage: The URL is not valid. The message does not repeat it: it may contain a password.
     """
-    inspector_at(url, prefix).close()
+    common.inspector_at(url, prefix).close()
 
     def scan(keep: Keep) -> Snapshot:
-        with inspector_at(url, prefix) as inspector:
+        with common.inspector_at(url, prefix) as inspector:
             return inspector.snapshot(seconds=seconds, keep=keep)
 
     return scan
@@ -365,7 +364,7 @@ SECONDS = click.FloatRange(min=0.0, min_open=True)
     default=50,
     help="With --names: how many locks have time series of their own, those held for the longest time first.",
 )
-@server_options
+@common.server_options
 def metrics(
     listen: str, once: bool, interval: float, scan_time: float, names: str | None, limit: int, prefix: str, url: str
 ) -> int:
@@ -388,8 +387,8 @@ def metrics(
       78  the URL does not fit what answers there: its kind, its database, or it is no Redis
     """
     if find_spec("prometheus_client") is None:
-        raise BadUsage('this command needs prometheus-client: pip install "pyredisson[cli,prometheus]"')
-    address = read_address(listen)
+        raise common.BadUsage('this command needs prometheus-client: pip install "pyredisson[cli,prometheus]"')
+    address = common.read_address(listen)
     scanner = Scanner(scan_of(url, prefix=prefix, seconds=scan_time), interval, names=names, limit=limit)
     exporter = Exporter(scanner)
     return write_once(exporter, scanner) if once else serve(exporter, address)

@@ -13,9 +13,7 @@ import click
 import redis.exceptions as rx
 
 from pyredisson._core.server import read_info
-from pyredisson._tools import tables
-from pyredisson._tools.common import BadUsage, ExitCode, describe_who, duration_text, plain, say
-from pyredisson._tools.options import LockName, complete_names, json_option, server_options
+from pyredisson._tools import common, tables
 from pyredisson.inspection import (
     DOUBTFUL,
     MAX_DOUBTFUL,
@@ -41,7 +39,7 @@ TITLES = ("LOCK", "KIND", "HELD BY", "SINCE", "×", "FREE IN", "WAITING", "NOTE"
 
 
 @click.command()
-@click.argument("pattern", required=False, shell_complete=complete_names)
+@click.argument("pattern", required=False, shell_complete=common.complete_names)
 @click.option(
     "--kind",
     "kinds",
@@ -57,8 +55,8 @@ TITLES = ("LOCK", "KIND", "HELD BY", "SINCE", "×", "FREE IN", "WAITING", "NOTE"
     "found.  [default: by name, as it is found: if that takes long, what was found in half a second at a time]",
 )
 @click.option("--all", "everything", is_flag=True, help="Also those that are free and for which no client waits.")
-@json_option()
-@server_options
+@common.json_option()
+@common.server_options
 def ls(
     pattern: str | None,
     *,
@@ -95,7 +93,9 @@ def ls(
     known = {each: kind.label for kind in stored_kinds().values() for each in (kind.kind, kind.label)}
     for kind in kinds:
         if kind not in known:
-            raise BadUsage(f"--kind is one of {', '.join(dict.fromkeys(known.values()))}, not {plain(kind)!r}")
+            raise common.BadUsage(
+                f"--kind is one of {', '.join(dict.fromkeys(known.values()))}, not {common.plain(kind)!r}"
+            )
     wanted = {known[kind] for kind in kinds or known}
     with tables.inspecting(url, prefix) as inspector:
         url = inspector.url
@@ -174,7 +174,7 @@ def _as_json(look: Look, began: float) -> dict[str, object]:
 
 def _finish(look: Look, url: str, needed: Sequence[str] = ("waiters",)) -> int:
     if look.strings_left_out:
-        say(
+        common.say(
             f"more than {MAX_DOUBTFUL:,} short strings may be locks of other libraries or data, and are not listed: "
             "a PATTERN lists those that match"
         )
@@ -212,7 +212,7 @@ def _row(lock: LockView) -> list[str]:
         tables.held_by(lock),
         tables.ago(first, now),
         str(one.holds) if one is not None else "-",
-        "-" if lock.free_in is None else duration_text(lock.free_in),
+        "-" if lock.free_in is None else common.duration_text(lock.free_in),
         tables.waiting_text(lock),
         "; ".join(note.upper() if note == "never expires" else note for note in lock.notes),
     ]
@@ -222,8 +222,8 @@ def _row(lock: LockView) -> list[str]:
 
 
 @click.command()
-@json_option()
-@server_options
+@common.json_option()
+@common.server_options
 def clients(*, url: str, prefix: str, as_json: bool) -> int:
     """List the clients of pyredisson that are connected or report holds: application, host, pid. Changes nothing.
 
@@ -269,7 +269,7 @@ def _client_row(client: ClientView) -> list[str]:
         "-" if client.pid is None else str(client.pid),
         ", ".join(dict.fromkeys(map(_origin, client.addresses))) or "-",
         str(client.connections),
-        "-" if client.age_seconds is None else duration_text(client.age_seconds),
+        "-" if client.age_seconds is None else common.duration_text(client.age_seconds),
         f"{len(client.holds)}{more}",
         f"{len(client.waits)}{more}",
         client.version or "-",
@@ -321,7 +321,7 @@ def _leaks_of(lock: LockView, prefix: str) -> Iterable[Leak]:
         gone = [each for each in lock.holders if each.gone and each.reason is None]
         if lock.permits is not None:
             who = ", ".join(each.label for each in gone[:3])
-        when = "" if lock.free_in is None else f"; it expires in {duration_text(lock.free_in)}"
+        when = "" if lock.free_in is None else f"; it expires in {common.duration_text(lock.free_in)}"
         why = "its client no longer reports" if gone[0].probably_gone else "no client with its id is connected"
         advice = tables.free_command(lock, prefix)
         if " --force " in advice:
@@ -356,9 +356,9 @@ def _without_holder(lock: LockView) -> int:
 
 
 @click.command()
-@click.argument("pattern", required=False, shell_complete=complete_names)
-@json_option()
-@server_options
+@click.argument("pattern", required=False, shell_complete=common.complete_names)
+@common.json_option()
+@common.server_options
 def leaks(pattern: str | None, *, url: str, prefix: str, as_json: bool) -> int:
     """Find locks that never expire, locks whose client is gone, and queues of the dead. Changes nothing.
 
@@ -409,7 +409,7 @@ def leaks(pattern: str | None, *, url: str, prefix: str, as_json: bool) -> int:
             tables.print_lines([[(f"{what} · {url}", "dim")]])
             used = [f"{tables.quoted(each.name)}: {_in_use(_without_holder(each))}" for each in in_use[:SHOWN]]
             tables.print_lines([[(line, "yellow")] for line in used])
-    return _finish(look, url, ("connections", "waiters", "owners")) or (ExitCode.FAILED if number else 0)
+    return _finish(look, url, ("connections", "waiters", "owners")) or (common.ExitCode.FAILED if number else 0)
 
 
 def _state_of(look: Look) -> dict[str, object]:
@@ -428,9 +428,9 @@ RECENT = 600  # seconds since a server was started
 
 
 @click.command()
-@click.argument("name", type=LockName())
-@json_option()
-@server_options
+@click.argument("name", type=common.LockName())
+@common.json_option()
+@common.server_options
 def show(name: str, *, url: str, prefix: str, as_json: bool) -> int:
     """Show who holds the lock NAME and since when, when it expires, who waits, and its keys. Changes nothing.
 
@@ -513,7 +513,7 @@ def _state(lock: LockView) -> str:
 
 
 def _holder_text(who: Who, now: float) -> str:
-    parts = [describe_who(who, now)]
+    parts = [common.describe_who(who, now)]
     if who.client_id is not None:
         parts.append(f"id {who.owner}")
     if who.thread:
@@ -533,7 +533,7 @@ def _lease_text(lock: LockView) -> str:
         False: ", a fixed lease",
         None: " unless it is renewed",
     }[lock.holders[0].watchdog]
-    return f"free in {duration_text(lock.free_in)}{renewed}"
+    return f"free in {common.duration_text(lock.free_in)}{renewed}"
 
 
 def _unknown(lock: LockView) -> Iterator[str]:
@@ -550,9 +550,9 @@ def _unknown(lock: LockView) -> Iterator[str]:
 
 
 @click.command()
-@click.argument("name", required=False, type=LockName())
-@json_option()
-@server_options
+@click.argument("name", required=False, type=common.LockName())
+@common.json_option()
+@common.server_options
 def why(**options: Any) -> int:
     """Say who holds the lock NAME, what that holder waits for itself, and who waits for it. Changes nothing.
 
@@ -604,7 +604,7 @@ def explain_waits(name: str | None, *, url: str, prefix: str, as_json: bool) -> 
     if code := tables.finish(look, url, needed=NEEDED):
         return code
     if cycles:
-        return ExitCode.FAILED
+        return common.ExitCode.FAILED
     return NOT_HELD if name is not None and (lock is None or not lock.held) else 0
 
 
@@ -615,7 +615,7 @@ def _cause(inspector: Inspector, name: str) -> str | None:
         reply = server.ask("INFO", "everything")
         if isinstance(reply, bytes) and (facts := read_info(reply, time.monotonic())).run_id:
             if facts.uptime < RECENT:
-                started = duration_text(facts.uptime)
+                started = common.duration_text(facts.uptime)
                 return f"the server {server.node} was started {started} ago: it has only what it had saved before"
             if facts.flushes and facts.keys == 0:
                 return f"the server {server.node} was flushed since its start, and has no keys"
@@ -678,7 +678,7 @@ def _story(lock: LockView, graph: WaitGraph, now: float) -> Iterator[tables.Line
     yield [(lock.name, "bold"), (f" is {'held by' if lock.holders else _state(lock)}", "")]
     seen = {_owner(who) for who in lock.holders}
     for who in lock.holders[:SHOWN]:
-        yield [(f"  {describe_who(who, now)}", "")]
+        yield [(f"  {common.describe_who(who, now)}", "")]
         yield from tables.stack_lines(who, 6)
         yield from _onwards(who, graph, now, 4, seen)
     if lock.waiters:

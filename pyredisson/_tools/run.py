@@ -35,17 +35,20 @@ from typing_extensions import Self
 from pyredisson import Config, Lease, Lock, LockError, LockLostError, LockTimeoutError, Redisson, RedissonError
 from pyredisson._tools.common import (
     BadUsage,
+    Duration,
     ExitCode,
+    LockName,
     Stopped,
     check_posix,
+    complete_files,
     connect,
     duration_text,
     failure,
     held_by,
     say,
     signals,
+    url_option,
 )
-from pyredisson._tools.options import Duration, LockName, complete_files, url_option
 
 # Signals and losses wake us immediately. This bound is for time that passes while the machine is suspended.
 CHECK_INTERVAL = 1.0

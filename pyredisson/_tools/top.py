@@ -27,8 +27,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pyredisson._shared.process import is_posix
-from pyredisson._tools.common import duration_text, failure, is_without_reader, plain, say, signals
-from pyredisson._tools.options import complete_names, json_option, server_options
+from pyredisson._tools import common
 from pyredisson._tools.sampling import RELEASES, Message, MessageReader, Pace, in_daemon_thread, name_of
 from pyredisson._tools.tables import inspecting
 from pyredisson.inspection import Inspector, LockView, Snapshot
@@ -39,12 +38,12 @@ ROWS = 20  # in a record
 
 
 @click.command()
-@click.argument("pattern", required=False, shell_complete=complete_names)
-@json_option("Print one JSON object a round.")
+@click.argument("pattern", required=False, shell_complete=common.complete_names)
+@common.json_option("Print one JSON object a round.")
 @click.option(
     "--rounds", type=click.IntRange(min=1), metavar="N", help="End after N rounds.  [default: at q or Ctrl-C]"
 )
-@server_options
+@common.server_options
 def top(pattern: str | None, *, url: str, prefix: str, as_json: bool, rounds: int | None) -> int:
     """Show the locks with the most waiters, releases and the longest holds, once a second. Only reads.
 
@@ -89,7 +88,7 @@ def _rounds(sampler: Sampler, rounds: int | None, wait: Callable[[float], bool])
             seen = sampler.round()
         except (rx.RedisError, OSError) as error:
             if not failing:
-                say(failure(error).message)
+                common.say(common.failure(error).message)
             failing = True
             continue
         failing = False
@@ -102,7 +101,7 @@ def _rounds(sampler: Sampler, rounds: int | None, wait: Callable[[float], bool])
 def _print_rounds(sampler: Sampler, *, as_json: bool, rounds: int | None) -> int:
     def wait(seconds: float) -> bool:
         time.sleep(seconds)
-        return not is_without_reader()
+        return not common.is_without_reader()
 
     for seen in _rounds(sampler, rounds, wait):
         for line in [json.dumps(seen)] if as_json else text_of(seen):
@@ -136,7 +135,7 @@ def _keys() -> Iterator[Callable[[float], bool]]:
     def end(signum: int, frame: FrameType | None) -> None:
         raise _Ended(signum)
 
-    before = {signum: signal.signal(signum, end) for signum in signals("SIGINT", "SIGTERM", "SIGHUP")}
+    before = {signum: signal.signal(signum, end) for signum in common.signals("SIGINT", "SIGTERM", "SIGHUP")}
     termios = import_module("termios") if is_posix() and os.isatty(0) else None  # Windows has none.
     settings = None if termios is None else termios.tcgetattr(0)
     ended: int | None = None
@@ -461,7 +460,7 @@ def honesty_of(seen: Record) -> str:
 
 
 def _time(ms: int | None) -> str:
-    return "" if ms is None else duration_text(ms / 1000)
+    return "" if ms is None else common.duration_text(ms / 1000)
 
 
 def cells_of(lock: Record) -> dict[str, str]:
@@ -469,10 +468,10 @@ def cells_of(lock: Record) -> dict[str, str]:
     holders, rate = lock["holders"], lock["releases_per_second"]
     more = f" (+{len(holders) - 1})" if len(holders) > 1 else ""
     return {
-        "LOCK": plain(lock["name"]),
+        "LOCK": common.plain(lock["name"]),
         "WAITING": str(lock["waiting"] or ""),
         "REL/s": "" if not rate else f"{rate:.1f}" if rate < 10 else f"{rate:.0f}",
-        "HELD BY": plain(holders[0]) + more if holders else "",
+        "HELD BY": common.plain(holders[0]) + more if holders else "",
         "FOR": _time(lock["held_ms"]),
         "FREE IN": "never" if lock["never_expires"] else _time(lock["free_in_ms"]),
         "LONGEST WAIT": _time(lock["longest_wait_ms"]),
@@ -492,7 +491,7 @@ def screen_of(seen: Record, console: Console) -> RenderableType:
             overflow="ellipsis",
             max_width=max(8, width * 2 // 5) if name in ("LOCK", "HELD BY") else None,
         )
-    notes = [Text(plain(error), style="red") for error in seen["errors"][:1]]
+    notes = [Text(common.plain(error), style="red") for error in seen["errors"][:1]]
     header = Group(Text(summary_of(seen), style="bold"), Text(honesty_of(seen), style="dim"), *notes, Text())
     above_and_below = len(console.render_lines(header)) + 2
     for row in seen["locks"][: max(1, console.height - above_and_below)]:
@@ -511,7 +510,7 @@ def text_of(seen: Record) -> Iterator[str]:
     """Yield the lines of a round for a pipe."""
     yield summary_of(seen)
     yield honesty_of(seen)
-    yield from (plain(error) for error in seen["errors"])
+    yield from (common.plain(error) for error in seen["errors"])
     for row in seen["locks"]:
         cells = cells_of(row)
         known = {

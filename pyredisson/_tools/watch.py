@@ -25,9 +25,7 @@ from pyredisson._core.holder_lookup import read_count
 from pyredisson._core.kind import Form
 from pyredisson._core.names import OBSERVERS, LockNames, SemaphoreNames, check_name, forced_channel, watched_channel
 from pyredisson._core.server import ServerState
-from pyredisson._tools import sampling
-from pyredisson._tools.common import BadUsage, duration_text, failure, is_without_reader, plain, say
-from pyredisson._tools.options import LockName, json_option, server_options
+from pyredisson._tools import common, sampling
 from pyredisson._tools.tables import inspecting
 from pyredisson.inspection import Inspector, LockView, Who, as_json
 from pyredisson.inspection.libraries import MAX_VALUE, foreign_text, read_token
@@ -59,9 +57,9 @@ NOTIFIED = set("Kgxh$z")
 
 
 @click.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...", type=LockName())
-@json_option("Print one JSON object for each event.")
-@server_options
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", type=common.LockName())
+@common.json_option("Print one JSON object for each event.")
+@common.server_options
 def watch(names: Sequence[str], *, url: str, prefix: str, as_json: bool) -> int:
     """Show when locks are acquired, released, expire, or are freed by force: a line each, until Ctrl-C. Only reads.
 
@@ -84,10 +82,10 @@ def watch(names: Sequence[str], *, url: str, prefix: str, as_json: bool) -> int:
         for name in names:
             check_name(prefix + name)
     except ValueError as error:
-        raise BadUsage(str(error)) from None
+        raise common.BadUsage(str(error)) from None
     with inspecting(url, prefix) as inspector, closing(Watch(names, inspector)) as watching:
         if not as_json:
-            say(watching.describe())
+            common.say(watching.describe())
         for at, lock, change in watching.events():
             record = record_of(at, lock, change)
             print(json.dumps(record) if as_json else line_of(record, named=len(names) > 1), flush=True)
@@ -206,18 +204,18 @@ class Watch:
         """
         yield from self.next_changes()
         failing = False
-        while not is_without_reader():
+        while not common.is_without_reader():
             try:
                 yield from self.next_changes()
                 if failing:
                     failing = False
-                    say("the server answers again")
+                    common.say("the server answers again")
             except (rx.RedisError, OSError) as error:
                 if isinstance(error, BrokenPipeError):
                     raise
                 if not failing:
                     failing = True
-                    say(failure(error).message)
+                    common.say(common.failure(error).message)
                 time.sleep(READ_EVERY)
                 with suppress(rx.RedisError, OSError):
                     self._servers.masters()  # Another one may be the master now.
@@ -256,7 +254,7 @@ class Watch:
 
     def _receive(self, message: sampling.Message) -> None:
         if message.kind != "message":
-            say(SAID[message.kind].format(message.text))
+            common.say(SAID[message.kind].format(message.text))
             for each in self._locks.values():
                 each.due = min(each.due, message.at)
             return
@@ -555,7 +553,7 @@ def line_of(record: dict[str, Any], *, named: bool) -> str:
         parts.append(f"{holds} not seen")
     details = []
     if record["held_ms"] is not None:
-        details.append(f"{'for' if event == 'held' else 'held'} {duration_text(record['held_ms'] / 1000)}")
+        details.append(f"{'for' if event == 'held' else 'held'} {common.duration_text(record['held_ms'] / 1000)}")
     if event in ("held", "acquired"):
         details += [] if record["mode"] is None else [f"{record['mode']} side"]
         details += [] if record["token"] is None else [f"token {record['token']}"]
@@ -572,4 +570,4 @@ def line_of(record: dict[str, Any], *, named: bool) -> str:
         details.append(f"{record['queued']} queued")
     elif record["waiting"]:
         details.append(f"{record['waiting']} client{'s' if record['waiting'] > 1 else ''} waiting")
-    return plain("  ".join([*parts, ", ".join(details)]).rstrip())
+    return common.plain("  ".join([*parts, ", ".join(details)]).rstrip())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyredisson._shared.extras import Extra
+from pyredisson._shared.arguments import Extra
 from pyredisson.fencing.tokens import check_token, stale
 
 with Extra("sqlalchemy"):

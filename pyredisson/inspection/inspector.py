@@ -21,7 +21,7 @@ from redis.connection import AbstractConnection
 from pyredisson._core.holder_lookup import StoredPresence, token_id
 from pyredisson._core.kind import StoredKind
 from pyredisson._core.names import LockNames, SemaphoreNames, presence_key
-from pyredisson._kinds.permit_semaphore import ID_BYTES
+from pyredisson._kinds.semaphores import ID_BYTES
 from pyredisson._lua import script_text
 from pyredisson._net.topology import Cluster, Sentinels
 from pyredisson._net.urls import Endpoint, is_tls

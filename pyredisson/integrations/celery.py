@@ -7,8 +7,7 @@ import random
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from pyredisson._core.deadline import Seconds, delay_seconds, explicit
-from pyredisson._shared.arguments import check_times
-from pyredisson._shared.extras import Extra
+from pyredisson._shared.arguments import Extra, check_times
 from pyredisson._shared.synchronized import Key
 from pyredisson._threads.client import Redisson
 

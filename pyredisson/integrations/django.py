@@ -29,8 +29,7 @@ from pyredisson import Config, Lease, Redisson, Skipped
 from pyredisson._core.deadline import AT_LEAST, Seconds
 from pyredisson._net.urls import url_from_env
 from pyredisson._shared import process
-from pyredisson._shared.arguments import check_times
-from pyredisson._shared.extras import Extra
+from pyredisson._shared.arguments import Extra, check_times
 from pyredisson._shared.synchronized import GuardedCalls, Guarding, WhenBusy, check_kind, check_when_busy, lock_of
 from pyredisson.compat.redis_py import Lock as RedisPyLock
 

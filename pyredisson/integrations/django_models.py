@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pyredisson._shared.extras import Extra
+from pyredisson._shared.arguments import Extra
 from pyredisson.fencing.tokens import check_token, stale
 
 with Extra("django"):

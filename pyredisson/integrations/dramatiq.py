@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from pyredisson._core.deadline import Seconds, delay_seconds
-from pyredisson._shared.extras import Extra
+from pyredisson._shared.arguments import Extra
 from pyredisson._shared.synchronized import Key
 from pyredisson._threads.client import Redisson
 

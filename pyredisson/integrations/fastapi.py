@@ -21,8 +21,7 @@ import redis.exceptions as rx
 from pyredisson import errors
 from pyredisson._core.deadline import Seconds
 from pyredisson._core.names import check_name
-from pyredisson._shared.arguments import check_times
-from pyredisson._shared.extras import Extra
+from pyredisson._shared.arguments import Extra, check_times
 from pyredisson._shared.synchronized import Guarding, check_kind, fields_of, lock_of
 from pyredisson.asyncio import Redisson
 from pyredisson.config import Config

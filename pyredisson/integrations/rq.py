@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from pyredisson._core.deadline import Seconds, delay_seconds
-from pyredisson._shared.arguments import check_times
-from pyredisson._shared.extras import Extra
+from pyredisson._shared.arguments import Extra, check_times
 from pyredisson._shared.synchronized import Key
 from pyredisson._threads.client import Redisson
 

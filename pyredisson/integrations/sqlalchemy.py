@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, final
 
-from pyredisson._shared.extras import Extra
+from pyredisson._shared.arguments import Extra
 from pyredisson.fencing.sqlalchemy import fenced
 from pyredisson.fencing.tokens import check_token, stale
 

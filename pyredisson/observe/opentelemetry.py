@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from pyredisson import __version__, events
-from pyredisson._shared.extras import Extra
+from pyredisson._shared.arguments import Extra
 from pyredisson.observe import _metrics
 from pyredisson.observe._metrics import MAX_LABELS, Entries, Label, PerLabel
 

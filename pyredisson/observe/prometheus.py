@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, final
 
 from pyredisson import events
 from pyredisson._core.failures import REASONS
-from pyredisson._shared.extras import Extra
+from pyredisson._shared.arguments import Extra
 from pyredisson.observe import _metrics
 from pyredisson.observe._metrics import BUCKETS, MAX_LABELS, Entries, Label, PerLabel
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyredisson.asyncio
 from pyredisson import Config, Redisson
-from pyredisson._shared.extras import Extra
+from pyredisson._shared.arguments import Extra
 from pyredisson.testing import RedissonServer
 
 with Extra("testing"):

@@ -15,7 +15,7 @@ import pytest
 from click.shell_completion import get_completion_class
 
 from pyredisson._tools.cli import SHELLS, cli, completion_script, register
-from pyredisson._tools.options import COMPLETE_WITHIN
+from pyredisson._tools.common import COMPLETE_WITHIN
 from tests.command_line import ROOT
 from tests.servers import Server
 from tests.terminals import terminal

@@ -19,7 +19,7 @@ from pyredisson._core.client import ClientCore
 from pyredisson._core.failures import Failure
 from pyredisson._core.requests import waits_through
 from pyredisson._kinds import permits
-from pyredisson._kinds.semaphore import SemaphoreCore
+from pyredisson._kinds.semaphores import SemaphoreCore
 from pyredisson.errors import OutcomeUnknownError, QuorumUnreachableError
 from pyredisson.events import PresenceRefused
 from tests.real_servers.client_settings import renewed_every

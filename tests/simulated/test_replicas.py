@@ -16,7 +16,7 @@ from pyredisson._core.ownership import Ownership
 from pyredisson._core.replicas import NotAcknowledged, Replicas
 from pyredisson._core.requests import Reader
 from pyredisson._core.runtime import Reply, Request
-from pyredisson._kinds.semaphore import SemaphoreCore
+from pyredisson._kinds.semaphores import SemaphoreCore
 from pyredisson.config import Config
 from pyredisson.errors import LockError, NoSyncedSlavesError
 from tests.simulated.engine.faults import Faults

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyredisson._core.deadline import lease_ms
-from pyredisson._tools.common import duration_text
-from pyredisson._tools.options import parse_duration
+from pyredisson._tools.common import duration_text, parse_duration
 
 
 @pytest.mark.parametrize(

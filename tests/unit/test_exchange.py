@@ -13,7 +13,7 @@ from pyredisson._core.client import ClientCore
 from pyredisson._core.failures import Failure, NotNow, Unanswered
 from pyredisson._core.runtime import Reply, Request, run
 from pyredisson._kinds.lock import LockCore
-from pyredisson._kinds.semaphore import SemaphoreCore
+from pyredisson._kinds.semaphores import SemaphoreCore
 from pyredisson.config import Config
 from pyredisson.errors import OutcomeUnknownError
 from tests.unit.fake import FakeRuntime

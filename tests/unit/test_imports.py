@@ -25,7 +25,7 @@ RARE = (
     "pyredisson.events",
     "pyredisson._kinds.fair_lock",
     "pyredisson._kinds.read_write_lock",
-    "pyredisson._kinds.semaphore",
+    "pyredisson._kinds.semaphores",
     "pyredisson._net.cluster",
     "pyredisson._quorum.multi_lock",
     "pyredisson._shared.synchronized",

@@ -11,8 +11,8 @@ from pyredisson._core.client import ClientCore
 from pyredisson._core.runtime import run
 from pyredisson._core.subscriptions import ALL, Subscriptions, Waiter
 from pyredisson._kinds.numbered import opened_message
-from pyredisson._kinds.permit_semaphore import PermitSemaphoreCore
 from pyredisson._kinds.permits import permits_message
+from pyredisson._kinds.semaphores import PermitSemaphoreCore
 from pyredisson.config import Config
 from tests.unit.fake import FakeRuntime
 from tests.unit.waiters import join, woken

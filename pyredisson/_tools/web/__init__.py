@@ -14,8 +14,7 @@ from typing import Any
 
 import click
 
-from pyredisson._tools.common import BadUsage
-from pyredisson._tools.options import Duration, server_options
+from pyredisson._tools.common import BadUsage, Duration, server_options
 
 LEAST, MOST = 0.5, 3600.0  # seconds from one look to the next
 

@@ -27,8 +27,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pyredisson._tools.common import ExitCode, Stopped, inspector_at, say
-from pyredisson._tools.options import read_address
+from pyredisson._tools.common import ExitCode, Stopped, inspector_at, read_address, say
 from pyredisson._tools.sampling import in_daemon_thread
 from pyredisson._tools.web.pages import HEARTBEAT_SECONDS, Difference, Pages, Parts, Query, render
 from pyredisson._tools.web.watcher import PageEvent, Watcher, shorten
