@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pyredisson._core import events
 from pyredisson._core.acquiring import settle
@@ -31,6 +31,8 @@ from pyredisson._core.runtime import ServerRequest, Work
 if TYPE_CHECKING:
     from pyredisson._core.client import ClientCore
     from pyredisson._core.ownership import Ownership
+
+T = TypeVar("T")
 
 # ---- renewal ---------------------------------------------------------------------------------------------------------
 # One request that renews the holds of many owners: which of them it is about, and its answer for each.
@@ -196,6 +198,8 @@ class Watchdog:
         self._wall_clock = client.runtime.unix_time() - client.runtime.now()  # Ahead of ours, when a round began.
         self._stepping = False
         self._cancel_report: Callable[[], object] = int  # See report_when_closed().
+        self._asks_until = -math.inf  # So long the loop may wait for a server.
+        self._cancel_early_report: Callable[[], object] = int  # Of a loss that is due before that.
         self._backlog = Backlog(client, self._answer_timeout, lambda: self._next_round)
         self._unsettled = self._backlog.ownerships
         #: What the client publishes of itself, as a step of the loop.
@@ -212,6 +216,8 @@ class Watchdog:
             self._warn_if_late()
         if deadline < self._earliest:
             self._earliest = deadline
+            if deadline < self._asks_until:
+                self._report_meanwhile()
         if self._next_round == math.inf:
             self._next_round = self._runtime.now() + self._period
         if self._client.closed:  # It was acquired during that, and no loop steps any more.
@@ -311,6 +317,28 @@ class Watchdog:
         self._warn_if_late()
         self._late_at = self._runtime.now() + seconds + self._grace
 
+    async def _ask(self, request: Awaitable[T], seconds: float) -> T:
+        """Wait for a server, for so long at most: see :meth:`_go_on_within`. Losses are reported meanwhile."""
+        self._go_on_within(seconds)
+        self._asks_until = self._runtime.now() + seconds
+        self._report_meanwhile()
+        try:
+            return await request
+        finally:
+            self._asks_until = -math.inf
+            self._cancel_early_report()
+
+    def _report_meanwhile(self) -> None:
+        if self._earliest < self._asks_until:
+            self._cancel_early_report()
+            with suppress(RuntimeError):  # There is no event loop here.
+                left = max(0.0, self._earliest - self._runtime.now())
+                self._cancel_early_report = self._runtime.call_later(left, self._report_and_go_on)
+
+    def _report_and_go_on(self) -> None:
+        self._report_expired()
+        self._report_meanwhile()
+
     # ---- the loop ------------------------------------------------------------------------------------------------
 
     async def step(self) -> float:
@@ -326,8 +354,9 @@ class Watchdog:
         await self._renew()
         if self._short:
             await self._renew_short()
-        self._go_on_within(ROUND + 2 * max(CLEANUP_BUDGET, self._client.attempt_timeout(self.lease_ms)))
-        await self._backlog.step()
+        if self._backlog.due() <= self._runtime.now():
+            over = ROUND + 2 * max(CLEANUP_BUDGET, self._client.attempt_timeout(self.lease_ms))
+            await self._ask(self._backlog.step(), over)
         if self._runtime.now() >= self.presence.due():
             await self.presence.step(self._due() - self._runtime.now())
         return self._sleep()
@@ -456,9 +485,8 @@ class Watchdog:
                 continue
             lease = max(leases)
             self._short[ownership] = now + min(hold.certain for hold in renewed) / 3
-            renewal = Renewal(self._client, [ownership], lease, self._answer_timeout(now))
-            self._go_on_within(2 * renewal.timeout)
-            await renewal.send()
+            renewal = Renewal(self._client, [ownership], lease, self._answer_timeout())
+            await self._ask(renewal.send(), 2 * renewal.timeout)
             if isinstance(renewal.answer, Failure):
                 self._short[ownership] = now + min(RETRY.first, lease / 10_000)
             await renewal.note()
@@ -475,16 +503,15 @@ class Watchdog:
         """Renew ownerships, up to a hundred a request. Returns those of which the outcome is unknown."""
         if not wave:
             return []
-        timeout = self._answer_timeout(self._runtime.now())
+        timeout = self._answer_timeout()
         renewals = [Renewal(self._client, batch, self.lease_ms, timeout, counts=True) for batch in wave]
         self._round_requests += len(renewals)
-        self._go_on_within(2 * timeout)
         if len(renewals) > 1:
-            answers = await self._runtime.eval_all([renewal.prepared for renewal in renewals], timeout)
-            for renewal, answer in zip(renewals, answers, strict=True):
+            request = self._runtime.eval_all([renewal.prepared for renewal in renewals], timeout)
+            for renewal, answer in zip(renewals, await self._ask(request, 2 * timeout), strict=True):
                 renewal.answer = answer
         else:
-            await renewals[0].send()
+            await self._ask(renewals[0].send(), 2 * timeout)
         unknown: list[Ownership] = []
         failed: Failure | None = None
         for renewal in renewals:
@@ -502,16 +529,14 @@ class Watchdog:
             self._failed = 0
         return unknown
 
-    def _answer_timeout(self, now: float) -> float:
-        """How long to wait for one answer.
+    def _answer_timeout(self) -> float:
+        """How long to wait for one answer. A loss that is due meanwhile cuts no wait short: others may be kept by it.
 
-        Never past the next deadline, at which a loss has to be reported. On a cluster it may be one node that does not
-        answer: waits for it, before a round and in it, delay renewals on the others by less than half an interval.
+        On a cluster it may be one node that does not answer: waits for it, before a round and in it, delay renewals on
+        the others by less than half an interval.
         """
         most = self._client.attempt_timeout(self.lease_ms)
-        if self._several:
-            most = min(most, self._period / 6)
-        return max(0.001, min(most, self._earliest - now))
+        return min(most, self._period / 6) if self._several else most
 
 
 # ---- backlog ---------------------------------------------------------------------------------------------------------
@@ -562,7 +587,7 @@ class Backlog:
 
     Args:
         client: The client.
-        answer_timeout: How long the watchdog may wait for one answer, now.
+        answer_timeout: How long the watchdog may wait for one answer.
         next_round: When it has to renew again.
 
     Attributes:
@@ -572,7 +597,7 @@ class Backlog:
     def __init__(
         self,
         client: ClientCore,
-        answer_timeout: Callable[[float], float],
+        answer_timeout: Callable[[], float],
         next_round: Callable[[], float] = lambda: math.inf,
     ) -> None:
         self._client = client
@@ -653,8 +678,8 @@ class Backlog:
             if each.ownership is not None:
                 await self._settle(each.ownership, each)
             elif each.work is not None:
-                if (now := self._runtime.now()) < each.until:
-                    timeout = math.inf if self._client.closed else self._timeout(each, now)
+                if self._runtime.now() < each.until:
+                    timeout = math.inf if self._client.closed else self._timeout(each)
                     await each.work(min(CLEANUP_BUDGET, timeout))
                 self._work_entries.pop(each, None)
         except (Rejected, Unusable):
@@ -668,8 +693,8 @@ class Backlog:
             self._later(each)
         return True
 
-    def _timeout(self, each: BacklogEntry, now: float) -> float:
-        timeout = self._answer_timeout(now)
+    def _timeout(self, each: BacklogEntry) -> float:
+        timeout = self._answer_timeout()
         return min(timeout, QUICK) if self._several and each.failures % 4 else timeout
 
     def _later(self, each: BacklogEntry) -> None:
@@ -688,7 +713,7 @@ class Backlog:
             if now >= (ownership.in_flight.open_until() if ownership.pending is not None else ownership.deadline):
                 ownership.abandon(request_id)
             else:
-                await settle(self._client, ownership, self._timeout(each, now), since=request_id, behind=True)
+                await settle(self._client, ownership, self._timeout(each), since=request_id, behind=True)
                 self._client.server.heard(name=ownership.name)
         # Else its owner has begun something new, and settles what that leaves open.
         if each.request_id == request_id:

@@ -157,7 +157,7 @@ class ThreadTicket:
 
 
 # ---- late calls ------------------------------------------------------------------------------------------------------
-# Calls that are made at a later time, for clients that were closed: their own threads have ended.
+# Calls that are made at a later time, for clients of which the watchdog's thread waits for a server, or has ended.
 #
 # One thread of the process makes them all. It begins with the first one that is wanted, and ends after the last.
 
@@ -183,7 +183,7 @@ class LateCalls:
                 self._changed.notify()
             else:
                 with contextlib.suppress(RuntimeError):  # CPython 3.12.1 begins no thread at its exit.
-                    BackgroundThread(self._run, "losses of closed clients").start()
+                    BackgroundThread(self._run, "losses").start()
                     self._runs = True
 
         def cancel() -> None:
@@ -204,7 +204,7 @@ class LateCalls:
                     self._changed.wait(min(left, SLICE))
                     continue
                 del self._calls[key]
-            call()
+            call()  # Without the lock: what it needs may be held by who adds one.
 
 
 late_calls: LateCalls = LateCalls()

@@ -623,7 +623,7 @@ class Run:
         It ends when there is no more of it, which may be of clients from before that are collected only now.
         """
         new = set(threading.enumerate()) - self._threads
-        return [thread for thread in new if not thread.name.endswith("losses of closed clients")]
+        return [thread for thread in new if not thread.name.endswith("losses")]
 
     async def _soon(self, what: str, left: Callable[[], object]) -> None:
         deadline = time.monotonic() + SOON

@@ -13,7 +13,7 @@ from pyredisson._core.failures import Rejected
 from pyredisson._core.runtime import Reply, Request
 from pyredisson.config import Config, ConstantBackoff
 from pyredisson.errors import OutcomeUnknownError, RedissonError
-from pyredisson.events import Lost
+from pyredisson.events import Lost, RenewalFailed
 from tests.simulated import stage as stages
 from tests.simulated.engine.checkers import LockRules, leftovers
 from tests.simulated.engine.faults import Faults
@@ -251,3 +251,47 @@ def test_a_first_attempt_that_reaches_no_server_is_none_of_the_tries():
         waiting = stage.start(stage.client.get_token_lock("orders", ConstantBackoff(5), tries=2).lock())
         stage.world.at(4, stage.client.runtime.heal)
         assert waiting() is None
+
+
+# ---- losses while the watchdog waits for the server ------------------------------------------------------------------
+
+
+def test_a_loss_that_is_due_cuts_no_renewal_short():
+    with Stage() as stage:
+        failed: list[RenewalFailed] = []
+        stage.client.core.listen(lambda event: failed.append(event) if isinstance(event, RenewalFailed) else None, bool)
+        began = stage.world.now
+        stage.do(stage.lock.lock())
+        stage.world.faults = Faults(delay=1.0, delay_seconds=0.1)
+        stage.let_pass(0.3)
+        lease = WATCHDOG / 3 + 0.03 - (stage.world.now - began)
+        block = stage.client.get_lock("another").hold(lease_time=lease)
+        stage.do(block.__aenter__())
+        stage.let_pass(WATCHDOG / 2)
+        assert [event.name for event in stage.lost] == ["another"]
+        assert not failed
+        stage.do(stage.lock.unlock())
+        stage.end()
+
+
+def test_a_loss_is_reported_although_the_watchdog_waits_for_an_answer():
+    with Stage() as stage:
+        stage.do(stage.lock.lock())
+        stage.let_pass(WATCHDOG / 3 - 0.1)
+        block = stage.client.get_lock("another").hold(lease_time=0.3)
+        stage.do(block.__aenter__())
+        stage.world.faults = Faults(lose_request=1.0)
+        stage.let_pass(0.32)
+        assert [event.name for event in stage.lost] == ["another"]
+
+
+def test_a_loss_is_reported_of_what_was_acquired_while_the_watchdog_waits():
+    with Stage() as stage:
+        stage.do(stage.lock.lock())
+        stage.world.faults = Faults(lose_request=1.0)
+        stage.let_pass(WATCHDOG / 3 + 0.01)
+        stage.world.faults = Faults()
+        block = stage.client.get_lock("another").hold(lease_time=0.1)
+        stage.do(block.__aenter__())
+        stage.let_pass(0.11)
+        assert [event.name for event in stage.lost] == ["another"]

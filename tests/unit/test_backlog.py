@@ -52,7 +52,7 @@ class FakeClient:
         self.closed = False
         self.answer_timeout = 1.0
         self.server = ServerState(self.runtime.mutex(), self.runtime.now, complain=lambda _: None, strict=False)
-        self.backlog = Backlog(self, lambda now: self.answer_timeout)
+        self.backlog = Backlog(self, lambda: self.answer_timeout)
 
     def emit(self, event: Event) -> None:
         self.events.append(event)
