@@ -191,6 +191,7 @@ class Watchdog:
         self._next_retry = 0.0
         self._failed = 0
         self._wakes_at = math.inf
+        self._mutex = client.runtime.mutex()
         self._earliest = math.inf  # No watched ownership's deadline is before this.
         self._grace = max(LATE, self._period)
         self._late_at = math.inf  # If the loop has not gone on by then, no thread or task runs it.
@@ -215,7 +216,7 @@ class Watchdog:
         if deadline - self.certain > self._late_at:  # A lease of the usual length begins about now.
             self._warn_if_late()
         if deadline < self._earliest:
-            self._earliest = deadline
+            self._note_earliest(deadline)
             if deadline < self._asks_until:
                 self._report_meanwhile()
         if self._next_round == math.inf:
@@ -390,8 +391,11 @@ class Watchdog:
     def _find_earliest(self) -> None:
         # Set first: an ownership that is noted while we look lowers it again. The copy is for the same reason.
         self._earliest = math.inf
-        earliest = min([ownership.deadline for ownership in list(self._watched)], default=math.inf)
-        self._earliest = min(self._earliest, earliest)
+        self._note_earliest(min([ownership.deadline for ownership in list(self._watched)], default=math.inf))
+
+    def _note_earliest(self, deadline: float) -> None:
+        with self._mutex:  # The loop, the thread that reports losses, and those who acquire.
+            self._earliest = min(self._earliest, deadline)
 
     def _report_expired(self) -> None:
         now = self._runtime.now()
