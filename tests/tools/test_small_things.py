@@ -103,7 +103,7 @@ def test_a_shell_reads_a_printed_name_as_it_is(name):
 def test_run_says_why_a_lock_was_lost(own):
     environment = {**os.environ, "PYREDISSON_URL": own.url}
     program = subprocess.Popen(
-        [*COMMAND, "run", "x", "--watchdog", "1s", "sleep", "30"], env=environment, stderr=subprocess.PIPE, text=True
+        [*COMMAND, "run", "x", "--watchdog", "3s", "sleep", "30"], env=environment, stderr=subprocess.PIPE, text=True
     )
     with own.client() as direct:
         until(lambda: direct.exists("x"))
