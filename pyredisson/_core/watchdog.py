@@ -5,7 +5,8 @@ multi-lock. Its kind makes the request, and the ownership draws the consequences
 
 It is a loop, not a timer a lock. Every third of the watchdog timeout one round renews everything, a hundred locks a
 request. A renewal has three outcomes: kept; lost (its holder is notified at once); unknown (retried after a moment,
-until the deadline, at which the lock is lost with or without an answer).
+until the deadline, at which the lock is lost with or without an answer). While the loop waits for a server, a timer
+reports what is lost.
 
 On a cluster a request is about names of one slot, which makes many small requests: these are sent in waves, and those
 without an answer are retried after all others, so that a node that is down costs no lock on the other nodes.
