@@ -334,7 +334,7 @@ def test_threads(kind, valkey, direct, unique_name, volume, noted, monkeypatch):
         pyredisson.Redisson.from_url(valkey.url, config=CONFIG) as fast,
         pyredisson.Redisson.from_url(valkey.url, config=CONFIG) as general,
     ):
-        for seed in range(volume(40 if kind == "lock" else 12, full=2000)):
+        for seed in range(volume(24 if kind == "lock" else 8, full=2000)):
             twins = Twins(valkey, direct, f"{unique_name}-{seed}", (fast, general), kind)
             with in_threads(twins.faults, monkeypatch):
                 run(compare(twins, seed, until))
@@ -348,7 +348,7 @@ async def test_tasks(kind, valkey, direct, unique_name, volume, noted, monkeypat
         pyredisson.asyncio.Redisson.from_url(valkey.url, config=CONFIG) as fast,
         pyredisson.asyncio.Redisson.from_url(valkey.url, config=CONFIG) as general,
     ):
-        for seed in range(volume(40 if kind == "lock" else 12, full=2000)):
+        for seed in range(volume(24 if kind == "lock" else 8, full=2000)):
             twins = Twins(valkey, direct, f"{unique_name}-{seed}", (fast, general), kind)
             with in_tasks(twins.faults, monkeypatch):
                 await compare(twins, seed, soon)

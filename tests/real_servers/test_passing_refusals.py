@@ -24,7 +24,7 @@ from pyredisson.errors import OutcomeUnknownError, QuorumUnreachableError
 from pyredisson.events import PresenceRefused
 from tests.real_servers.client_settings import renewed_every
 from tests.real_servers.observation import load_scripts, nothing_left
-from tests.servers import HOST, REDIS_6, Build, Server
+from tests.servers import BUILDS, DEFAULT, HOST, REDIS_6, Build, Server
 from tests.waiting import until
 
 Refusing = Callable[[], None]
@@ -152,7 +152,15 @@ def test_a_waiter_goes_on(world, refuser, unique_name):
     nothing_left(refuser.direct, client, unique_name)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("build", "kind"),
+    [
+        pytest.param(build, kind, id=f"{build.id}-{kind}")
+        for build in BUILDS
+        for kind in (KINDS if build is DEFAULT else KINDS[:1])
+    ],
+    indirect=["build"],
+)
 def test_an_acquire_that_begins_meanwhile(world, refuser, unique_name, kind):
     client, actor, other = world.connected(refuser.url), world.actor(), world.actor()
     permits = {"permits": 2} if "semaphore" in kind else {}
