@@ -6,9 +6,15 @@ They are in a file of their own: the events themselves are loaded with the first
 from __future__ import annotations
 
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from typing_extensions import dataclass_transform
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:  # typing_extensions is slow to import, and this is for type checkers.
+
+    def dataclass_transform(**_: object) -> Any:
+        return lambda decorator: decorator
+
 
 T = TypeVar("T")
 

@@ -17,7 +17,6 @@ import click
 import redis.exceptions as rx
 from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
 from pyredisson._tools.common import ExitCode, duration_text, failure, inspector_at, plain, say
@@ -62,6 +61,8 @@ def views_with_progress(look: Look, *, quiet: bool) -> Iterator[LockView]:
 
 
 def _with_bar(look: Look, console: Console) -> Iterator[LockView]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # Its import takes long.
+
     columns = TextColumn("searching"), BarColumn(), MofNCompleteColumn(), TextColumn("keys")
     bar = Progress(*columns, console=console, transient=True)
     task = bar.add_task("", total=None)
