@@ -107,6 +107,10 @@ class ClusterLink:
         owner = self.map.owners[slot_of(key)]
         return "" if owner is None else "{}:{}".format(*self.map.address_of(owner))
 
+    def server_of(self, request: SlotCall) -> object:
+        """Return what stands for the server to which a request goes, as far as is known."""
+        return self.map.owners[request.slot] or self
+
     async def eval(self, request: SlotCall, timeout: float) -> Reply:
         return await self._execute(request.slot, self._sender(request), timeout)
 

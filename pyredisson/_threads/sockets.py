@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import math
 import os
 import select
@@ -14,7 +15,8 @@ import socket
 import struct
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import redis
@@ -534,26 +536,19 @@ class Dialled:
 
 
 class InThread:
-    """A request in a thread of its own, over a link that only blocks; its replicas are waited for there, too."""
+    """Requests in a thread of their own, over a link that only blocks; replicas are waited for there, too."""
 
-    def __init__(self, link: Link, request: ServerRequest) -> None:
-        self._timeout = request.timeout if request.replica_wait is None else 2 * request.timeout
-        self._until = monotonic() + max(self._timeout, CONNECTING)
+    def __init__(self, request: Callable[[], Awaitable[Any]], timeout: float) -> None:
+        self._timeout = timeout
+        self._until = monotonic() + max(timeout, CONNECTING)
         self._answer: Any = None
-        self._link = link
         self._request = request
         self._dial = ThreadDial(self._work, "pyredisson-request")
 
     async def _work(self) -> None:
-        link, request = self._link, self._request
-        if request.replica_wait is None:
-            self._answer = await link.eval(request.prepared, request.timeout)
-        else:
-            self._answer = await link.eval_synced(
-                request.prepared, request.timeout, request.replica_wait, request.timeout
-            )
+        self._answer = await self._request()
 
-    def receive(self) -> Reply:
+    def receive(self) -> Any:
         """See :meth:`Dialled.receive`."""
         if not run(self._dial.wait(max(0.0, self._until - monotonic()))):
             raise Unanswered(no_reply(self._timeout))
@@ -562,7 +557,7 @@ class InThread:
             raise Unanswered(failure)
         if failure is not None:
             raise failure
-        return self._answer  # type: ignore[no-any-return]
+        return self._answer
 
     def close(self) -> None:
         """Do nothing: its thread ends by itself."""
@@ -571,14 +566,18 @@ class InThread:
 def _begin(request: ServerRequest) -> Connection | Dialled | InThread:
     """Send a request now, or begin to connect for it."""
     link: Link = request.runtime.link  # type: ignore[attr-defined]
-    if not isinstance(link, ServerLink) or link.pool is None or request.replica_wait is not None:
-        return InThread(link, request)
+    prepared: Any = request.prepared
+    if (replica_wait := request.replica_wait) is not None:
+        synced = partial(link.eval_synced, prepared, request.timeout, replica_wait, request.timeout)
+        return InThread(synced, 2 * request.timeout)
+    if not isinstance(link, ServerLink) or link.pool is None:
+        return InThread(partial(link.eval, prepared, request.timeout), request.timeout)
     while True:
         wire: Any = link.pool.get()
         if wire is None:
             return Dialled(link, link.pool, request)
         try:
-            wire.post(request.prepared.data, request.timeout)
+            wire.post(prepared.data, request.timeout)
         except OSError as error:
             wire.close()
             raise_if_foreign(error, wire.sock)
@@ -607,34 +606,58 @@ def _receive(request: ServerRequest, wire: Connection) -> Reply:
     return reply  # type: ignore[no-any-return]
 
 
+def _begin_several(requests: Sequence[ServerRequest]) -> InThread:
+    """Begin several requests to one server, on one connection."""
+    link: Link = requests[0].runtime.link  # type: ignore[attr-defined]
+    timeout = max(each.timeout for each in requests)
+    prepared: list[Any] = [each.prepared for each in requests]
+    return InThread(partial(link.eval_all, prepared, timeout), timeout)
+
+
 async def fan_out(requests: Iterable[RequestT]) -> list[RequestT]:
     """See ``Runtime.fan_out``: send everything, then receive the replies.
 
-    In any order: while one is waited for, the others' arrive, and their time runs too.
+    In any order: while one is waited for, the others' arrive, and their time runs too. Of those to one server, the
+    first has a connection to itself, and all that follow share one: there may be hundreds.
     """
     made: list[RequestT] = []
-    begun: list[Connection | Dialled | InThread | Failure] = []
+    begun: list[tuple[Sequence[RequestT], Connection | Dialled | InThread | Failure]] = []
+    more: dict[object, list[RequestT]] = {}
     received = 0
+
+    def begin(several: Sequence[RequestT]) -> None:
+        try:
+            begun.append((several, _begin(several[0]) if len(several) == 1 else _begin_several(several)))
+        except Failure as failure:  # Its client was closed. The others have their replies all the same.
+            begun.append((several, failure))
+
     try:
         for request in requests:
             made.append(request)
-            try:
-                begun.append(_begin(request))
-            except Failure as failure:  # Its client was closed. The others have their replies all the same.
-                begun.append(failure)
-        for request, each in zip(made, begun, strict=True):
+            link: Any = request.runtime.link  # type: ignore[attr-defined]
+            server = link.server_of(request.prepared) if link.scattered else link
+            if server not in more or request.replica_wait is not None:
+                more.setdefault(server, [])
+                begin((request,))
+            else:
+                more[server].append(request)
+        for others in filter(None, more.values()):
+            begin(others)
+        for several, each in begun:
             try:
                 if isinstance(each, Failure):
                     raise each
-                answer: Any = _receive(request, each) if isinstance(each, Connection) else each.receive()
+                answer: Any = _receive(several[0], each) if isinstance(each, Connection) else each.receive()
             except Connecting as failure:
                 answer = NotSent(failure.cause)  # One of several is not waited for.
             except Failure as failure:
                 answer = failure
             received += 1
-            request.answer = answer
+            alone = len(several) == 1 or isinstance(answer, Failure)
+            for request, own in zip(several, itertools.repeat(answer) if alone else answer, strict=False):
+                request.answer = own
     except BaseException:
-        for each in begun[received:]:
+        for _, each in begun[received:]:
             if not isinstance(each, Failure):
                 each.close()  # A reply that comes later would be taken for the answer to something else.
         raise

@@ -18,7 +18,7 @@ import redis.exceptions as rx
 
 from pyredisson.errors import OutcomeUnknownError, RedissonError
 from tests.proxy import Cutter, parse_request
-from tests.real_servers.observation import INFO, await_waiter, held, nothing_left
+from tests.real_servers.observation import INFO, RELEASE, await_waiter, held, nothing_left
 from tests.servers import HOST, REDIS_7, Server, free_port
 from tests.waiting import until
 from tests.worlds.clock import ClockWorld
@@ -233,3 +233,45 @@ def _greet_and_leave(made: list[socket.socket], listener: socket.socket, over: t
                     for args, _ in requests.feed(connection.recv(10_000)):
                         greeted = INFO(args)
                         connection.send(b"-ERR unknown command\r\n" if greeted else b"+OK\r\n")
+
+
+# --- how many connections ---
+
+
+def many(client: Any, name: str, members: int) -> Any:
+    """A multi-lock of so many locks. On a cluster they are in as many slots as there are members, or nearly."""
+    return client.get_multi_lock(*[client.get_lock(f"{name}-{number}") for number in range(members)])
+
+
+@pytest.mark.parametrize("servers", ["valkey", "its user's client", "watched", "cluster"])
+def test_a_multi_lock_takes_few_connections_however_many_members_it_has(world, request, unique_name, servers):
+    if servers == "its user's client":
+        nodes = [request.getfixturevalue("valkey")]
+        users = world.look_after(world.redis_py.Redis(host=HOST, port=nodes[0].port, client_name=unique_name))
+        client = world.close_at_end(world.api.Redisson(users))
+    else:
+        there = request.getfixturevalue(servers)
+        nodes = {"watched": lambda: [there.master()], "cluster": lambda: there.masters()}.get(servers, lambda: [there])()
+        client = world.from_url(there.url, client_name=unique_name)
+    holder, lock = world.actor(), many(client, unique_name, 60)
+    for _ in range(2):
+        holder.do(lock.lock)
+        holder.do(lock.unlock)
+    for node in nodes:
+        with node.client() as looking:
+            assert not list(looking.scan_iter(f"{unique_name}*", count=1000))
+            assert sum(unique_name in each["name"] for each in looking.client_list()) <= 4
+
+
+@pytest.mark.parametrize("then", ["hang", "reset"])
+def test_all_members_are_released_once_though_the_reply_for_one_is_lost(world, proxy, direct, unique_name, then):
+    client = world.connected(proxy.url, timeout=3.0)
+    holder, lock = world.actor(), many(client, unique_name, 5)
+    holder.do(lock.lock)
+    holder.do(lock.lock)
+    proxy.drop_reply(RELEASE, 3, then=then)
+    holder.do(lock.unlock)
+    assert [held(direct, client.get_lock(f"{unique_name}-{number}"), holder) for number in range(5)] == [1] * 5
+    proxy.clear()
+    holder.do(lock.unlock)
+    nothing_left(direct, client, unique_name)
