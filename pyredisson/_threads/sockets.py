@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import itertools
 import math
 import os
 import select
@@ -15,8 +14,7 @@ import socket
 import struct
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import redis
@@ -105,14 +103,14 @@ class Connection:
         self.until = monotonic() + timeout
         self.sock.sendall(data)
 
-    def receive_late(self, left: float, timeout: float) -> Any:
-        """Receive the reply to a request that was sent; of the timeout that was set only so much is left."""
+    def receive_late(self, count: int, left: float, timeout: float) -> list[Any]:
+        """Receive the replies to requests that were sent; of the timeout that was set only so much is left."""
         if self._plain:
             if not Readiness(self.sock).wait(left):
                 raise Unanswered(no_reply(timeout))
         else:
             self.set_timeout(left)
-        return self.exchange(None, timeout)
+        return self._read(count, timeout)
 
     def exchange(self, data: bytes | None, timeout: float) -> Any:
         """Send a request and return the reply, or the error that was one. ``None``: it was sent already.
@@ -502,18 +500,19 @@ RequestT = TypeVar("RequestT", bound=ServerRequest)
 
 
 class Dialled:
-    """A request for which a connection has to be made first."""
+    """Requests to one server for which a connection has to be made first."""
 
-    def __init__(self, link: ServerLink, pool: Pool, request: ServerRequest) -> None:
+    def __init__(self, link: ServerLink, pool: Pool, requests: Sequence[ServerRequest]) -> None:
         self._link = link
         self._pool = pool
-        self._request = request
+        self._requests = requests
         # A server that was away a moment ago is not waited for longer than one that does not answer.
-        self._until = monotonic() + (request.timeout if link.away else max(request.timeout, CONNECTING))
+        timeout = requests[0].timeout
+        self._until = monotonic() + (timeout if link.away else max(timeout, CONNECTING))
         self._dial: Dial = pool.dial()
 
-    def receive(self) -> Reply:
-        """Return the reply. Raises as ``Runtime.eval`` does, at its timeout at the latest."""
+    def receive(self) -> Sequence[Reply | Failure]:
+        """Return the replies. Raises as ``Runtime.eval`` does, at their timeout at the latest."""
         dial = self._dial
         over = run(dial.wait(max(0.0, self._until - monotonic())))
         if not over:
@@ -523,10 +522,13 @@ class Dialled:
         if dial.failure is not None:
             self._link.away = True
             raise dial.failure if isinstance(dial.failure, Failure) else NotSent(rx.ConnectionError(str(dial.failure)))
-        self._request.connected()
-        begun = _begin(self._request)
+        for request in self._requests:
+            request.connected()
+        begun = _begin(self._requests)
+        if isinstance(begun, Failure):
+            raise begun
         if isinstance(begun, Connection):
-            return _receive(self._request, begun)
+            return _receive(self._requests, begun)
         begun.close()  # Another caller was quicker, and the next one is being made.
         raise NotSent(rx.ConnectionError("the connection was used for something else"))
 
@@ -538,17 +540,26 @@ class Dialled:
 class InThread:
     """Requests in a thread of their own, over a link that only blocks; replicas are waited for there, too."""
 
-    def __init__(self, request: Callable[[], Awaitable[Any]], timeout: float) -> None:
-        self._timeout = timeout
-        self._until = monotonic() + max(timeout, CONNECTING)
-        self._answer: Any = None
-        self._request = request
+    def __init__(self, link: Link, requests: Sequence[ServerRequest]) -> None:
+        timeout, replica_wait = requests[0].timeout, requests[0].replica_wait
+        self._timeout = timeout if replica_wait is None else 2 * timeout
+        self._until = monotonic() + max(self._timeout, CONNECTING)
+        self._answers: list[Any] = []
+        self._link = link
+        self._requests = requests
         self._dial = ThreadDial(self._work, "pyredisson-request")
 
     async def _work(self) -> None:
-        self._answer = await self._request()
+        link: Any = self._link
+        request, timeout = self._requests[0], self._requests[0].timeout
+        if request.replica_wait is not None:
+            self._answers.append(await link.eval_synced(request.prepared, timeout, request.replica_wait, timeout))
+        elif len(self._requests) == 1:
+            self._answers.append(await link.eval(request.prepared, timeout))
+        else:
+            self._answers = await link.eval_all([each.prepared for each in self._requests], timeout)
 
-    def receive(self) -> Any:
+    def receive(self) -> Sequence[Reply | Failure]:
         """See :meth:`Dialled.receive`."""
         if not run(self._dial.wait(max(0.0, self._until - monotonic()))):
             raise Unanswered(no_reply(self._timeout))
@@ -557,30 +568,34 @@ class InThread:
             raise Unanswered(failure)
         if failure is not None:
             raise failure
-        return self._answer
+        return self._answers
 
     def close(self) -> None:
         """Do nothing: its thread ends by itself."""
 
 
-def _begin(request: ServerRequest) -> Connection | Dialled | InThread:
-    """Send a request now, or begin to connect for it."""
+def _begin(requests: Sequence[ServerRequest]) -> Connection | Dialled | InThread | Failure:
+    """Send requests to one server now, or begin to connect for them; or say why that cannot be."""
+    request = requests[0]
     link: Link = request.runtime.link  # type: ignore[attr-defined]
-    prepared: Any = request.prepared
-    if (replica_wait := request.replica_wait) is not None:
-        synced = partial(link.eval_synced, prepared, request.timeout, replica_wait, request.timeout)
-        return InThread(synced, 2 * request.timeout)
-    if not isinstance(link, ServerLink) or link.pool is None:
-        return InThread(partial(link.eval, prepared, request.timeout), request.timeout)
+    if not isinstance(link, ServerLink) or link.pool is None or request.replica_wait is not None:
+        return InThread(link, requests)
+    first: Any = request.prepared
+    data = first.data if len(requests) == 1 else b"".join([each.prepared.data for each in requests])
     while True:
         wire: Any = link.pool.get()
         if wire is None:
-            return Dialled(link, link.pool, request)
+            try:
+                return Dialled(link, link.pool, requests)
+            except Failure as failure:  # Its client was closed.
+                return failure
         try:
-            wire.post(prepared.data, request.timeout)
+            wire.post(data, request.timeout)
         except OSError as error:
             wire.close()
             raise_if_foreign(error, wire.sock)
+            if len(requests) > 1:  # Some may have left in full.
+                return Unanswered(rx.ConnectionError(f"Error while writing to socket: {error}"))
             continue
         except BaseException:
             wire.close()
@@ -588,30 +603,28 @@ def _begin(request: ServerRequest) -> Connection | Dialled | InThread:
         return wire  # type: ignore[no-any-return]
 
 
-def _receive(request: ServerRequest, wire: Connection) -> Reply:
-    """Return the reply to a request that was sent on this connection."""
-    link: Any = request.runtime.link  # type: ignore[attr-defined]
-    timeout, left = request.timeout, wire.until - monotonic()
+def _receive(requests: Sequence[ServerRequest], wire: Connection) -> Sequence[Reply | Failure]:
+    """Return the replies to requests that were sent on this connection."""
+    link: Any = requests[0].runtime.link  # type: ignore[attr-defined]
+    timeout, left, count = requests[0].timeout, wire.until - monotonic(), len(requests)
+    replies: list[Any]
     try:
         # The socket's own timeout begins only now. For those that are taken while it has hardly run, that will do.
-        reply = wire.exchange(None, timeout) if left > 0.9 * timeout else wire.receive_late(left, timeout)
+        late = count > 1 or left <= 0.9 * timeout
+        replies = wire.receive_late(count, left, timeout) if late else [wire.exchange(None, timeout)]
     except BaseException as error:
         wire.close()
         link.away = link.away or isinstance(error, Unanswered)
         raise
     link.away = False
     link.pool.put_back(wire)
-    if isinstance(reply, Exception):
-        return run(link.answer(reply, request.prepared, timeout))  # type: ignore[no-any-return]
-    return reply  # type: ignore[no-any-return]
-
-
-def _begin_several(requests: Sequence[ServerRequest]) -> InThread:
-    """Begin several requests to one server, on one connection."""
-    link: Link = requests[0].runtime.link  # type: ignore[attr-defined]
-    timeout = max(each.timeout for each in requests)
-    prepared: list[Any] = [each.prepared for each in requests]
-    return InThread(partial(link.eval_all, prepared, timeout), timeout)
+    for index, reply in enumerate(replies):
+        if isinstance(reply, Exception):
+            try:
+                replies[index] = run(link.answer(reply, requests[index].prepared, timeout))
+            except Failure as failure:
+                replies[index] = failure
+    return replies
 
 
 async def fan_out(requests: Iterable[RequestT]) -> list[RequestT]:
@@ -624,38 +637,31 @@ async def fan_out(requests: Iterable[RequestT]) -> list[RequestT]:
     begun: list[tuple[Sequence[RequestT], Connection | Dialled | InThread | Failure]] = []
     more: dict[object, list[RequestT]] = {}
     received = 0
-
-    def begin(several: Sequence[RequestT]) -> None:
-        try:
-            begun.append((several, _begin(several[0]) if len(several) == 1 else _begin_several(several)))
-        except Failure as failure:  # Its client was closed. The others have their replies all the same.
-            begun.append((several, failure))
-
     try:
         for request in requests:
             made.append(request)
             link: Any = request.runtime.link  # type: ignore[attr-defined]
             server = link.server_of(request.prepared) if link.scattered else link
-            if server not in more or request.replica_wait is not None:
-                more.setdefault(server, [])
-                begin((request,))
-            else:
+            if server in more and request.replica_wait is None:
                 more[server].append(request)
+            else:
+                more.setdefault(server, [])
+                begun.append(((request,), _begin((request,))))
         for others in filter(None, more.values()):
-            begin(others)
+            begun.append((others, _begin(others)))
         for several, each in begun:
+            answers: Sequence[Any]
             try:
-                if isinstance(each, Failure):
+                if isinstance(each, Failure):  # The others have their replies all the same.
                     raise each
-                answer: Any = _receive(several[0], each) if isinstance(each, Connection) else each.receive()
+                answers = _receive(several, each) if isinstance(each, Connection) else each.receive()
             except Connecting as failure:
-                answer = NotSent(failure.cause)  # One of several is not waited for.
+                answers = [NotSent(failure.cause)] * len(several)  # One of several is not waited for.
             except Failure as failure:
-                answer = failure
+                answers = [failure] * len(several)
             received += 1
-            alone = len(several) == 1 or isinstance(answer, Failure)
-            for request, own in zip(several, itertools.repeat(answer) if alone else answer, strict=False):
-                request.answer = own
+            for request, answer in zip(several, answers, strict=True):
+                request.answer = answer
     except BaseException:
         for _, each in begun[received:]:
             if not isinstance(each, Failure):

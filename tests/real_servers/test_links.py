@@ -245,19 +245,18 @@ def many(client: Any, name: str, members: int) -> Any:
 
 @pytest.mark.parametrize("servers", ["valkey", "its user's client", "watched", "cluster"])
 def test_a_multi_lock_takes_few_connections_however_many_members_it_has(world, request, unique_name, servers):
+    there = request.getfixturevalue("valkey" if servers == "its user's client" else servers)
+    nodes = {"watched": lambda: [there.master()], "cluster": lambda: there.masters()}.get(servers, lambda: [there])
     if servers == "its user's client":
-        nodes = [request.getfixturevalue("valkey")]
-        users = world.look_after(world.redis_py.Redis(host=HOST, port=nodes[0].port, client_name=unique_name))
+        users = world.look_after(world.redis_py.Redis(host=HOST, port=there.port, client_name=unique_name))
         client = world.close_at_end(world.api.Redisson(users))
     else:
-        there = request.getfixturevalue(servers)
-        nodes = {"watched": lambda: [there.master()], "cluster": lambda: there.masters()}.get(servers, lambda: [there])()
         client = world.from_url(there.url, client_name=unique_name)
     holder, lock = world.actor(), many(client, unique_name, 60)
     for _ in range(2):
         holder.do(lock.lock)
         holder.do(lock.unlock)
-    for node in nodes:
+    for node in nodes():
         with node.client() as looking:
             assert not list(looking.scan_iter(f"{unique_name}*", count=1000))
             assert sum(unique_name in each["name"] for each in looking.client_list()) <= 4
