@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from pyredisson._core import events
-from pyredisson._core.acquiring import FirstRequest, attempt_and_report, leave
+from pyredisson._core.acquiring import Attempt, FirstRequest, leave, make_attempts
 from pyredisson._core.deadline import lease_ms
 from pyredisson._core.failures import Failure
 from pyredisson._core.hold import HoldState, SingleHold
@@ -75,7 +75,7 @@ async def acquire(
             return True
         call = AcquireCall(kind, ownership, request_id, new, 0, False)
         first = FirstRequest(call, ready.epoch, (reply, sent), seen)
-        return await attempt_and_report(client, kind, ownership, new, wait, sent, first)
+        return await make_attempts(Attempt(client, kind, ownership, new), wait, sent, first)
     except BaseException as error:
         await leave(client, kind, ownership, new, sent, error)
         raise

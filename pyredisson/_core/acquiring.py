@@ -79,33 +79,17 @@ async def acquire(
             client.note_acquire(ownership)
         if ownership.kind is not kind:
             adopt(kind, ownership)
-        if for_multi_lock:
-            return await make_attempts(Attempt(client, kind, ownership, hold), wait, began, first)
-        return await attempt_and_report(client, kind, ownership, hold, wait, began)
+        return await make_attempts(Attempt(client, kind, ownership, hold), wait, began, first)
     except BaseException as error:
         await leave(client, kind, ownership, hold, began, error, for_multi_lock=for_multi_lock)
         raise
 
 
-async def attempt_and_report(
-    client: ClientCore,
-    kind: LockKind,
-    ownership: Ownership,
-    hold: SingleHold,
-    wait: float | None,
-    began: float,
-    first: FirstRequest | None = None,
-) -> bool:
-    """Do as :func:`make_attempts`, and emit how they ended."""
-    acquired = await make_attempts(Attempt(client, kind, ownership, hold), wait, began, first)
-    if client.has_listeners():
-        key, holds = (ownership.name, ownership.owner), len(ownership.holds)
-        report_outcome(client, kind.word, key, began, acquired, holds, hold.fixed_lease)
-    return acquired
-
-
 async def make_attempts(attempt: Attempt, wait: float | None, began: float, first: FirstRequest | None = None) -> bool:
-    """Attempt until the lock is acquired or the time has elapsed. ``first``: the fast path has begun with that."""
+    """Attempt until the lock is acquired or the time has elapsed, and emit how that ended, unless a multi-lock does.
+
+    ``first``: the fast path has begun with that.
+    """
     client, kind, ownership = attempt.client, attempt.kind, attempt.ownership
     waiting = kind.waiting
     answer: Answer | None = None
@@ -131,8 +115,12 @@ async def make_attempts(attempt: Attempt, wait: float | None, began: float, firs
     acquired = type(answer) is LockAcquired
     if type(answer) is Refused and wait != 0:
         acquired = await _keep_trying(attempt, answer, seen, Deadline.after(wait, began))
+        waiting.waited(ownership, client.runtime.now())
         if ownership.in_flight.queued_ms:
             await leave_queue(client, ownership)
+    if attempt.hold.whole is None and client.has_listeners():
+        key, holds = (ownership.name, ownership.owner), len(ownership.holds)
+        report_outcome(client, kind.word, key, began, acquired, holds, attempt.hold.fixed_lease)
     return acquired
 
 

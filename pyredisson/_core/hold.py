@@ -455,10 +455,10 @@ class HolderCore(ABC, Generic[HeldT]):
     def held_with(self, hold: Any) -> tuple[HeldT, Callable[[int], Coroutine[Any, Any, bool]]]:
         """Return what the caller will have with a hold, and what extends that."""
 
-    async def acquire_hold(self, wait: float | None, hold: Any, held: HeldT | None = None) -> bool:
+    def acquire_hold(self, wait: float | None, hold: Any, held: HeldT | None = None) -> Coroutine[Any, Any, bool]:
         """Acquire it for a hold, waiting at most ``wait`` seconds; ``None``: without end. ``held``: if it is known."""
         acquiring = self.acquire_as_owner(wait, hold, held)
-        return await (acquiring if self.made_for is None else self.made_for.alone(acquiring))
+        return acquiring if self.made_for is None else self.made_for.alone(acquiring)
 
     @abstractmethod
     async def acquire_as_owner(self, wait: float | None, hold: Any, held: HeldT | None) -> bool:

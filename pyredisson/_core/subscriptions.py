@@ -368,6 +368,19 @@ class Waiter:
         leaves_queue: The member to be taken out of the wait queue, since it was the last waiter.
     """
 
+    __slots__ = (
+        "channel",
+        "group",
+        "leaves_queue",
+        "notified",
+        "since",
+        "sleeps_until",
+        "subscription",
+        "ticket",
+        "was_notified",
+        "without_message",
+    )
+
     def __init__(self, group: WaitGroup[Any], ticket: Ticket, channel: str | None = None) -> None:
         self.group: WaitGroup[Any] = group
         self.channel: str = group.channel if channel is None else channel
@@ -457,6 +470,7 @@ class WaitGroup(Generic[WaiterT]):
         with subscriptions.mutex:
             group = waiter.group = subscriptions.groups.setdefault((self.channel, self.label), self)
             waiter.subscription = subscription = subscriptions.add(waiter.channel, group)
+            waiter.channel = subscription.name  # For its memory: the waiters of a channel share one string.
             alone = group.each_for_itself or not group.waiters
             group.add(waiter, retry_in)
             # A release between the attempt and now has notified no waiter, unless one waited all the time. Where the

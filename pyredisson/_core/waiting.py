@@ -28,7 +28,7 @@ from pyredisson._core.names import (
     WAITING,
 )
 from pyredisson._core.requests import WITHOUT_END, Answer, LockAcquired, Refused
-from pyredisson._core.runtime import PUBLISH, Reply, Request, Runtime
+from pyredisson._core.runtime import PUBLISH, Reply, Request, Runtime, Ticket
 from pyredisson._core.subscriptions import ALL, Notifies, Subscription, Subscriptions, Waiter, WaitGroup
 
 if TYPE_CHECKING:
@@ -63,8 +63,14 @@ class Waiting(ABC):
         """Note that ``listeners`` connections received the message of a release that was sent at ``sent``."""
         return
 
+    def waited(self, ownership: Ownership, now: float) -> None:
+        """Note that an owner has waited, until now."""
+        return
+
     @abstractmethod
-    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
+    def wait(
+        self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline
+    ) -> Coroutine[Any, Any, bool]:
         """Attempt until the lock is acquired, or the deadline or all tries have passed, after a first one was refused.
 
         ``seen`` is what ``Subscriptions.messages_of`` returned before the first attempt.
@@ -102,7 +108,9 @@ async def wait_loop(
     try:
         wait.join([seen for _, seen in waiters], _retry_in(refused))
         while True:
-            over, notified = await wait.sleep(deadline, runtime)
+            while (until := wait.sleep_until(deadline, now := runtime.now())) > now:
+                await wait.ticket.wait(until - now)
+            over, notified = wait.is_over(deadline, now), until == -math.inf
             if over and asked and not wait.is_disconnected():  # Else "not free" would be a guess.
                 pass_on = notified  # At the last moment: the notification is for the next one.
                 return False
@@ -135,7 +143,7 @@ class _Wait:
 
     def __init__(self, waiters: Sequence[Waiter]) -> None:
         self._waiters = waiters
-        self._ticket = waiters[0].ticket
+        self.ticket: Ticket = waiters[0].ticket
 
     def join(self, seen: Sequence[int | None], retry_in: float) -> None:
         for waiter, messages in zip(self._waiters, seen, strict=True):
@@ -158,27 +166,17 @@ class _Wait:
         """Return whether no message can arrive."""
         return all(waiter.is_disconnected() for waiter in self._waiters)
 
-    async def sleep(self, deadline: Deadline, runtime: Runtime) -> tuple[bool, bool]:
-        """Sleep until it is time to attempt. Return whether the deadline has passed, and whether it was notified."""
-        while True:
-            now = runtime.now()
-            until = self._sleep_until(deadline, now)
-            asleep = until > now
-            if asleep:
-                await self._ticket.wait(until - now)
-            self._check()
-            if asleep:
-                now = runtime.now()
-                until = self._sleep_until(deadline, now)
-            over = deadline.passed(now)
-            trouble = self._waiters[0].group.trouble
-            if over and trouble is not None:
-                raise own_copy(trouble)
-            if over or until <= now:
-                return over, until == -math.inf
-
-    def _sleep_until(self, deadline: Deadline, now: float) -> float:
+    def sleep_until(self, deadline: Deadline, now: float) -> float:
+        """Return until when to sleep; in the past: it is time to attempt, infinitely long ago: it was notified."""
+        self._check()
         return min([waiter.group.sleep_until(waiter, deadline.at, now) for waiter in self._waiters])
+
+    def is_over(self, deadline: Deadline, now: float) -> bool:
+        """Return whether the deadline has passed. Raises what kept the last attempt from an answer, if it has."""
+        over, trouble = deadline.passed(now), self._waiters[0].group.trouble
+        if over and trouble is not None:
+            raise own_copy(trouble)
+        return over
 
     def check(self, attempt: Callable[..., Awaitable[Answer]]) -> Awaitable[Answer]:
         return self._waiters[0].group.check(self._waiters[0], attempt)
@@ -642,64 +640,58 @@ class WaitingCall(NamedTuple):
     free_after: float = math.inf
     leave_queue: Callable[[str], Request] | None = None
 
-    async def wait_as(self, waiter: Waiter, seen: int | None) -> bool:
+    def waiter(self, group: WaitGroup[Waiter]) -> Waiter:
+        """Return a waiter for a group, which keeps that only until it has joined an earlier one."""
+        return Waiter(group, self.client.runtime.ticket(self.name))
+
+    def wait_as(self, waiter: Waiter, seen: int | None) -> Coroutine[Any, Any, bool]:
         """Attempt again, as this waiter. See :func:`wait_loop`."""
         waiters, runtime = [(waiter, seen)], self.client.runtime
-        return await wait_loop(self.attempt, self.refused, waiters, runtime, self.deadline, self.free_after)
+        return wait_loop(self.attempt, self.refused, waiters, runtime, self.deadline, self.free_after)
 
 
-async def wait_by_message(call: WaitingCall, group: WaitGroup[Waiter], seen: int | None) -> bool:
+def wait_by_message(call: WaitingCall, group: WaitGroup[Waiter], seen: int | None) -> Coroutine[Any, Any, bool]:
     """Attempt again, as a waiter in a group. See :func:`wait_loop`."""
-    return await call.wait_as(Waiter(group, call.client.runtime.ticket(call.name)), seen)
+    return call.wait_as(call.waiter(group), seen)
 
 
-async def wait_in_queue(
-    call: WaitingCall, group: QueuedGroup, seen: int | None, *, seen_own: int | None = None
-) -> bool:
+async def wait_in_queue(call: WaitingCall, waiter: Waiter, seen: int | None, *, seen_own: int | None = None) -> bool:
     """Attempt again, as a waiter whose client is in the wait queue; without it, if the server's user may not use that.
 
-    ``seen_own``: as ``seen``, of the client's own channel.
+    ``waiter``: of a :class:`QueuedGroup`. ``seen_own``: as ``seen``, of the client's own channel.
     """
     client = call.client
     if may_queue(client):
         try:
-            return await _wait_queued(call, group, seen_own)
-        except Rejected as rejected:
-            if not _may_not_queue(client, rejected):
+            acquired = await call.wait_as(waiter, seen_own)
+            await _leave_queue(call, waiter, later=acquired)
+            return acquired
+        except BaseException as error:  # Also if it is interrupted as it leaves: that can be repeated.
+            closed = isinstance(error, GeneratorExit) and client.runtime.suspends
+            await _leave_queue(call, waiter, later=closed, leaving=is_interruption(error))
+            if not (isinstance(error, Rejected) and _may_not_queue(client, error)):
                 raise
         seen = None
+    group = waiter.group
     plain: WaitGroup[Waiter] = WaitGroup(client.subscriptions, group.announced_on, group.label, group.notifies)
-    return await wait_by_message(call, plain, seen)
+    return await call.wait_as(Waiter(plain, waiter.ticket), seen)
 
 
-async def _wait_queued(call: WaitingCall, group: QueuedGroup, seen: int | None) -> bool:
-    client, leave_request = call.client, call.leave_queue
+async def _leave_queue(call: WaitingCall, waiter: Waiter, *, later: bool, leaving: bool = False) -> None:
+    """Have the client taken out of the queue, if it has no waiter any more."""
+    client, member, leave_request = call.client, waiter.leaves_queue, call.leave_queue
+    if member is None or waiter.group.subscriptions.closed is not None:
+        return  # In the child of a fork, a greenlet of the parent: that client is still in the queue.
     assert leave_request is not None, "a wait queue that no request can leave"
-    waiter = Waiter(group, client.runtime.ticket(call.name))
 
-    async def leave_queue(*, later: bool, leaving: bool = False) -> None:
-        """Have the client taken out of the queue, if it has no waiter any more."""
-        member = waiter.leaves_queue
-        if member is None or waiter.group.subscriptions.closed is not None:
-            return  # In the child of a fork, a greenlet of the parent: that client is still in the queue.
+    def leave(timeout: float) -> Coroutine[Any, Any, Reply]:
+        return client.runtime.eval(leave_request(member), timeout)
 
-        def leave(timeout: float) -> Coroutine[Any, Any, Reply]:
-            return client.runtime.eval(leave_request(member), timeout)
-
-        over = client.runtime.now() + client.config.max_wait_without_check
-        if later:
-            client.watchdog.do_later(leave, over)
-        else:
-            await client.finish(leave, over, leaving=leaving)
-
-    try:
-        acquired = await call.wait_as(waiter, seen)
-        await leave_queue(later=acquired)
-        return acquired
-    except BaseException as error:  # Also if it is interrupted as it leaves: that can be repeated.
-        closed = isinstance(error, GeneratorExit) and client.runtime.suspends
-        await leave_queue(later=closed, leaving=is_interruption(error))
-        raise
+    over = client.runtime.now() + client.config.max_wait_without_check
+    if later:
+        client.watchdog.do_later(leave, over)
+    else:
+        await client.finish(leave, over, leaving=leaving)
 
 
 def may_queue(client: ClientCore) -> bool:
@@ -777,7 +769,13 @@ class ByMessage(Waiting):
             listeners -= 1  # Our own subscriber's, which stays a little longer than those who wait.
         ownership.kind_state.released(listeners, sent, kind.client.runtime.now())
 
-    async def wait(self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline) -> bool:
+    def waited(self, ownership: Ownership, now: float) -> None:
+        """See :meth:`Waiting.waited`."""
+        ownership.kind_state.waited(now)
+
+    def wait(
+        self, attempt: Attempt, refused: Refused, seen: int | None, deadline: Deadline
+    ) -> Coroutine[Any, Any, bool]:
         """See :meth:`Waiting.wait`."""
         client, kind, names = attempt.client, attempt.kind, attempt.kind.names
         fairness: Fairness = attempt.ownership.kind_state
@@ -788,10 +786,8 @@ class ByMessage(Waiting):
         call = WaitingCall(client, names.name, try_again, refused, deadline, free_after, kind.leave_queue)
         # An owner that does not yield attempts immediately, to join the queue.
         seen_own = subscriptions.messages_of(group.channel) if refused is fairness.refused else None
-        acquired = await wait_in_queue(call, group, seen, seen_own=seen_own)
-        fairness.waited(client.runtime.now())
-        return acquired
+        return wait_in_queue(call, call.waiter(group), seen, seen_own=seen_own)
 
-    async def attempt(self, attempt: Attempt, update: QueueUpdate | None = None) -> Answer:
+    def attempt(self, attempt: Attempt, update: QueueUpdate | None = None) -> Coroutine[Any, Any, Answer]:
         """Make an attempt of an owner that waits."""
-        return await attempt(update)
+        return attempt(update)

@@ -150,6 +150,8 @@ class FairWaiter(Waiter):
         retry_at: When to repeat an attempt of its own that had no answer.
     """
 
+    __slots__ = ("ownership", "retry_at")
+
     def __init__(self, group: FairGroup, ticket: Ticket, ownership: Ownership) -> None:
         super().__init__(group, ticket, group.names.channel_of(ownership.owner))
         self.ownership: Ownership = ownership

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from pyredisson._core import events
 from pyredisson._core.acquiring import announce_wait, late_again, report_failed, report_outcome
@@ -424,14 +424,14 @@ class PermitsCore(NumberedCore, ABC):
         finally:
             self.client.presence.end_wait(waits)
 
-    async def _until_acquired(
+    def _until_acquired(
         self, attempt: PermitAttempt, refused: Refused, seen: int | None, deadline: Deadline, each: int
-    ) -> bool:
+    ) -> Coroutine[Any, Any, bool]:
         client, names = self.client, self.names
         notifies = partial(permits_message, each=each, some=self.announces_some)
         group = QueuedGroup(client.subscriptions, names, client.id, attempt.label, notifies, permits=f":{each}")
         call = WaitingCall(client, names.name, attempt, refused, deadline, leave_queue=self.leave_queue)
-        return await wait_in_queue(call, group, seen)
+        return wait_in_queue(call, call.waiter(group), seen)
 
     def report_never_set(self) -> None:
         """Report, once for each name, that a caller waits for permits that were never set."""

@@ -15,7 +15,7 @@ import os
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyredisson._core import events
-from pyredisson._core.acquiring import FirstRequest, attempt_and_report, leave
+from pyredisson._core.acquiring import Attempt, FirstRequest, leave, make_attempts
 from pyredisson._core.deadline import lease_ms
 from pyredisson._core.hold import NO_CALL, HoldState, SingleHold
 from pyredisson._core.releasing import finish_release, leave_release
@@ -102,7 +102,7 @@ def _acquire(core: Any, ownership: Any, wait: float | None, new: SingleHold, hel
                 return True
             call = AcquireCall(kind, ownership, request_id, new, 0, False)
             first = FirstRequest(call, ready.epoch, (reply, sent), seen)
-            return run(attempt_and_report(client, kind, ownership, new, wait, sent, first))
+            return run(make_attempts(Attempt(client, kind, ownership, new), wait, sent, first))
     except BaseException as error:
         run(leave(client, kind, ownership, new, sent, error))
         raise
