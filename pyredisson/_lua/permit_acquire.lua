@@ -18,7 +18,7 @@ if KEYS[5] and not ARGV[5] and redis.call('exists', KEYS[5]) == 1 then return {-
 -- include: now
 -- include: permit_end
 -- include: permit_ids
-local expired = redis.call('zrangebyscore', KEYS[4], 0, string.format('%.0f', now), 'limit', 0, #ids)
+local expired = redis.call('zrangebyscore', KEYS[4], '0', string.format('%.0f', now), 'limit', '0', #ids)
 if #expired > 0 then
     redis.call('zrem', KEYS[4], unpack(expired))
     local total = redis.call('incrby', KEYS[1], #expired)
@@ -31,7 +31,7 @@ local left, taken = tonumber(stored or 0), #ids
 if stored and not (left and left < #ids) then
     left = redis.call('decrby', KEYS[1], #ids)
     for _, permit in ipairs(ids) do
-        if redis.call('zadd', KEYS[4], 'nx', string.format('%.0f', ends), permit) == 0 then
+        if redis.call('zadd', KEYS[4], 'nx', score, permit) == 0 then
             left = redis.call('incrby', KEYS[1], 1) -- An earlier copy took it, so long ago that the record has gone.
         end
     end
@@ -44,7 +44,7 @@ else
     -- A refusal is recorded even if the server is out of memory: a late copy must not take anything.
     -- include: keep_record
 end
-redis.call('set', KEYS[2], ARGV[1] .. ' ' .. taken, 'px', 60000)
+redis.call('set', KEYS[2], ARGV[1] .. ' ' .. taken, 'px', '60000')
 if taken == 0 or ARGV[5] then -- Others who wait were given the time of those that were taken before.
     ends = tonumber(redis.call('zrange', KEYS[4], 0, 0, 'withscores')[2] or never)
 end

@@ -14,7 +14,7 @@ local taken, publish, waiting = KEYS[4], ARGV[3], KEYS[5]
 -- include: purge_expired
 local reply = 0
 if redis.call('zscore', taken, ARGV[2]) then
-    redis.call('zadd', taken, string.format('%.0f', ends), ARGV[2])
+    redis.call('zadd', taken, score, ARGV[2])
     reply = 1
 end
 -- include: record

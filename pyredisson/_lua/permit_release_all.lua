@@ -29,6 +29,6 @@ if reply == 1 then
     redis.call('incrby', KEYS[1], #ids)
     redis.call('zrem', taken, unpack(ids))
 end
-redis.call('set', KEYS[2], ARGV[1] .. ' ' .. reply, 'px', 60000)
+redis.call('set', KEYS[2], ARGV[1] .. ' ' .. reply, 'px', '60000')
 -- include: denied
 return reply

@@ -22,5 +22,5 @@ else
     -- A refusal is recorded even if the server is out of memory: a late copy must not take anything.
     -- include: keep_record
 end
-redis.call('set', KEYS[2], ARGV[1] .. ' ' .. taken, 'px', 60000)
+redis.call('set', KEYS[2], ARGV[1] .. ' ' .. taken, 'px', '60000')
 return {tonumber(taken), stored and left}

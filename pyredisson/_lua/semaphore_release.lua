@@ -7,11 +7,9 @@
 --       4 the most that may be available then, by a caller that knows the number of permits
 -- Reply 1: done.  0: there would be more.  {'stale', number}: a newer request has overtaken it.
 --       -1 - v: v, and the user may not publish to the clients that wait.
--- The first write is one that a server out of memory still accepts (PEXPIRE); then it accepts the rest.
 local waiting, given = KEYS[4], ARGV[2]
 -- include: number_guard
 -- include: repeated
--- include: keep_record
 -- include: observers
 -- include: hand_out
 local available = tonumber(redis.call('get', KEYS[1]))
@@ -19,7 +17,10 @@ local reply = (available or not ARGV[4]) and 0 or 1
 if not ARGV[4] or available and available + tonumber(given) <= tonumber(ARGV[4]) then
     -- include: give_permits
     reply = 1
+else
+    -- A refusal is recorded even if the server is out of memory.
+    -- include: keep_record
 end
-redis.call('set', KEYS[2], ARGV[1] .. ' ' .. reply, 'px', 60000)
+redis.call('set', KEYS[2], ARGV[1] .. ' ' .. reply, 'px', '60000')
 -- include: denied
 return reply

@@ -106,6 +106,14 @@ CASES: Final = [
         out_of_memory=True,
     ),
     Case(
+        "out of memory: the refusal of an unknown permit is recorded",
+        permits(2),
+        give_permit(),
+        0,
+        permits(2) | done(5, 0),
+        out_of_memory=True,
+    ),
+    Case(
         "out of memory: a permit is kept for ever",
         permits(2) | taken((PERMIT, 9e14)),
         lease_permit(),

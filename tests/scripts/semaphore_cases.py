@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.scripts.harness import FREE, LOCK, WRONGTYPE, Call, Case, lock
+from tests.scripts.harness import FREE, LOCK, PERMITS, WRONGTYPE, Call, Case, lock
 from tests.scripts.numbered_cases import (
     DONE,
     ENDLESS,
@@ -52,6 +52,14 @@ CASES: Final = [
         1,
         permits(3) | done(5, 1),
         sends(3),
+        out_of_memory=True,
+    ),
+    Case(
+        "out of memory: the refusal of a permit too many is recorded",
+        permits(2),
+        Call("semaphore_release", (LOCK, DONE, PERMITS), (5, 1, "PUBLISH", 2)),
+        0,
+        permits(2) | done(5, 0),
         out_of_memory=True,
     ),
     # Adding.

@@ -195,6 +195,18 @@ PERMITS: Final = [
             (permits(0) | taken(ENDLESS), give_all(PERMIT)),
         )
     ),
+    *(
+        Case(
+            "out of memory: a client is notified of a permit",
+            before | waits("a:1:1", observers="bc"),
+            call,
+            1,
+            permits(1) | done(5, 1) | waits(observers="bc", notified=["a:1:1"]),
+            [to("a", "go"), to_observers("2"), *sends(1)],
+            out_of_memory=True,
+        )
+        for before, call in ((permits(0), give_permits()), (permits(0) | taken(ENDLESS), give_permit()))
+    ),
     Case(
         "an observer that is notified is replaced by the newest client",
         permits(0) | waits("a:1:1", "b:1:1", "c:1:1", observers="ae"),

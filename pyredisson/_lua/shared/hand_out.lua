@@ -13,6 +13,7 @@ local function hand_out(waiting, publish, available, message)
         return free
     end
     pcall(function()
+        redis.call('zrem', waiting, '') -- After this, a server that is out of memory accepts ZADD.
         local now = server_ms()
         local before = redis.call('zrangebyscore', waiting, '$PROMISED', '+inf', 'withscores')
         for i = 1, #before, 2 do

@@ -2,4 +2,4 @@
 -- and then the rest, too.
 -- Expects  KEYS[2] last request of the owner
 -- Defines  nothing
-redis.call('pexpire', KEYS[2], 60000)
+redis.call('pexpire', KEYS[2], '60000')
