@@ -84,3 +84,9 @@ def not_owned(call: Callable[[], object], match: str = ".") -> None:
     with pytest.raises(LockNotOwnedError, match=match) as refusal:
         call()
     assert not isinstance(refusal.value, LockLostError)
+
+
+def raises_lost(call: Callable[..., object], *arguments: object, match: str = ".") -> None:
+    """The hold that a call is about was lost."""
+    with pytest.raises(LockLostError, match=match):
+        call(*arguments)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pyredisson import LockError, LockLostError, OutcomeUnknownError, events
-from tests.promises.kinds import acquired, handle, make, not_owned, over, warned
+from tests.promises.kinds import acquired, handle, make, not_owned, over, raises_lost, warned
 from tests.worlds.base import KEPT, Actor, Pending, Remote, method_of
 from tests.worlds.environments import threads_only
 from tests.worlds.threads import ThreadsWorld
@@ -470,8 +470,7 @@ def test_nested_fixed_leases_that_ran_out_are_not_warned_of(world, client, one, 
     world.until(lambda: gone(world, "orders"))
     acquire(other, client, "multi")()
     for _ in range(holds):
-        with pytest.raises(LockLostError):
-            mine.unlock()
+        raises_lost(mine.unlock)
     assert warned(caplog) == []
 
 
@@ -483,16 +482,13 @@ def test_what_has_ended_under_another_number_is_given_back(world, client, one, o
     assert handle(bob, client, "write_lock", "a").force_unlock()
     for _ in range(2):
         mine.lock(1.5)
-    with pytest.raises(LockLostError):
-        theirs.unlock()
+    raises_lost(theirs.unlock)
     world.until(lambda: mine.remain_time_to_live() < 1.5, what="it is certain no longer")
     if noticed:
         assert theirs.try_lock() is False
-    with pytest.raises(LockLostError):
-        mine.unlock()
+    raises_lost(mine.unlock)
     assert gone(world, "a")
-    with pytest.raises(LockLostError):
-        mine.unlock()
+    raises_lost(mine.unlock)
     not_owned(mine.unlock)
 
 
@@ -589,6 +585,5 @@ def test_chains_that_have_lost_their_holds_are_forgotten(world, client, alice):
         lock = handle(inner, client, kind, "a")
         lock.lock()
         handle(outer, client, kind, "a").force_unlock()
-        with pytest.raises(LockLostError):
-            lock.unlock()
+        raises_lost(lock.unlock)
     assert len(client.real._core.ownerships.of("a")) <= 3

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from pyredisson import ClientClosedError, LockLostError, OutcomeUnknownError
+from pyredisson import ClientClosedError, OutcomeUnknownError
 from pyredisson._quorum import multi_lock
 from pyredisson._quorum.hold import undo
 from pyredisson.events import ClosedWhileHolding, HeldAtClose, Lost, WatchdogLate
 from tests.forms import ended, enter_of, exit_of
-from tests.promises.kinds import handle, over, warned
+from tests.promises.kinds import handle, over, raises_lost, warned
 from tests.proxy import Proxy
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime, sync_and_async
@@ -160,8 +160,7 @@ def test_what_is_left_too_late_is_lost(world, kind, alice):
     assert lease.lost
     assert [each.name for each in events if isinstance(each, Lost)] == ["orders"]
     assert not any(isinstance(each, WatchdogLate) for each in events)
-    with pytest.raises(LockLostError):
-        leave(world, alice, block)
+    raises_lost(leave, world, alice, block)
     assert lost == ["orders"]
 
 
@@ -178,8 +177,7 @@ def test_a_block_learns_of_its_loss_after_close(world, kind, when, alice):
         world.until(lambda: lost)
     client.close()
     world.until(lambda: lost)
-    with pytest.raises(LockLostError):
-        leave(world, alice, block)
+    raises_lost(leave, world, alice, block)
 
 
 @sync_and_async
@@ -231,8 +229,7 @@ def test_all_losses_are_told_whatever_a_listener_raises(world, alice, caplog):
     world.until(lambda: sorted(lost) == ["bills", "orders", "rooms"], 6)
     world.until(lambda: all(sum(repr(name) in line for line in warned(caplog)) == 2 for name in lost))
     assert not any("watchdog" in line for line in warned(caplog))
-    with pytest.raises(LockLostError, match="its client was closed"):
-        leave(world, alice, permit)
+    raises_lost(leave, world, alice, permit, match="its client was closed")
 
 
 @sync_and_async
@@ -416,6 +413,5 @@ def test_a_hold_that_is_acquired_during_close_is_reported_at_its_deadline(world,
     monkeypatch.undo()
     world.until(lambda: lost == ["orders"])
     assert lease.lost
-    with pytest.raises(LockLostError):
-        leave(world, alice, block)
+    raises_lost(leave, world, alice, block)
     assert lost == ["orders"]

@@ -8,11 +8,11 @@ import time
 import pytest
 import redis.exceptions as rx
 
-from pyredisson import ClientClosedError, Config, LockLostError, LockNotOwnedError
+from pyredisson import ClientClosedError, Config, LockLostError
 from pyredisson._core.owners import REMEMBERED
 from pyredisson.asyncio import Redisson
 from pyredisson.events import Lost, OutcomeUnknown
-from tests.promises.kinds import handle, make
+from tests.promises.kinds import handle, make, not_owned, raises_lost
 from tests.real_servers.observation import calls
 from tests.waiting import soon
 from tests.worlds.base import Actor, Pending, Remote, World
@@ -90,8 +90,7 @@ def test_a_block_whose_lock_is_given_up_for_a_wait_is_not_lost(world, alice, bob
         pending = waits(world, alice, mine)
         world.until(lambda: lease.remaining() == 0.0)
         assert not lease.lost
-        with pytest.raises(LockLostError, match=r"is not held by .* while a condition waits in its block$"):
-            lease.ensure_held()
+        raises_lost(lease.ensure_held, match=r"is not held by .* while a condition waits in its block$")
         with theirs:
             theirs.notify()
         pending.result()
@@ -140,8 +139,7 @@ def test_a_block_whose_lock_a_wait_cannot_acquire_again_is_lost(world, alice, ki
         world.redis.command("DEL", WAITERS)  # It was notified.
         assert "the key 'orders' holds a string" in str(pending.error())
         assert lease.lost
-        with pytest.raises(LockLostError, match=why):
-            lease.ensure_held()
+        raises_lost(lease.ensure_held, match=why)
         world.until(lambda: called and lost)
     assert (called, lost) == ([1], [held.real.name])
 
@@ -245,11 +243,9 @@ def test_a_wait_that_finds_its_lock_gone_notifies_no_one(world, kind):
     waiting = waits(world, alice, condition(alice, client, kind))
     bob.get(client, kind).lock()
     world.redis.delete("orders")
-    with pytest.raises(LockLostError):
-        condition(bob, client, kind).wait(0)
+    raises_lost(condition(bob, client, kind).wait, 0)
     assert world.redis.command("ZCARD", WAITERS) == 1
-    with pytest.raises(LockLostError):
-        bob.get(client, kind).unlock()
+    raises_lost(bob.get(client, kind).unlock)
     bob.get(client, kind).lock()
     condition(bob, client, kind).notify()
     bob.get(client, kind).unlock()
@@ -261,8 +257,7 @@ def test_only_a_holder_waits_and_notifies(world, client, alice, bob):
     mine, theirs = condition(alice, client), condition(bob, client)
     calls = [mine.wait, mine.notify, mine.notify_all, mine.release]
     for call in calls:
-        with pytest.raises(LockNotOwnedError):
-            call()
+        not_owned(call)
     theirs.acquire()
     for call in calls:
         with pytest.raises(RuntimeError):
@@ -472,8 +467,7 @@ def test_a_wait_tries_on_while_the_release_of_its_lock_is_in_doubt(world, alice,
         assert not pending.done()
         assert lease.remaining() == 0.0
         assert not lease.lost
-        with pytest.raises(LockLostError, match="while a condition waits in its block"):
-            lease.ensure_held()
+        raises_lost(lease.ensure_held, match="while a condition waits in its block")
         lost.remove()
         with theirs:
             theirs.notify()
@@ -550,8 +544,7 @@ def test_a_wait_that_ends_with_its_client_is_no_loss(world, alice, bob, kind, ho
         alice.do(world.leave(block.real), error)  # The error of the block is raised, and no other.
         assert not getattr(error, "__notes__", ())
     if how == "hold()":
-        with pytest.raises(LockLostError):
-            lease.ensure_held()
+        raises_lost(lease.ensure_held)
     if when == "acquiring again":
         theirs.release()
     if how != "lock()":

@@ -13,7 +13,7 @@ from pyredisson import LockError, LockLostError, OutcomeUnknownError
 from pyredisson._core import releasing
 from pyredisson._core.releasing import settle_or_explain
 from tests.promises import test_read_write_lock as read_write
-from tests.promises.kinds import handle, make, not_owned, over, release_of, warned
+from tests.promises.kinds import handle, make, not_owned, over, raises_lost, release_of, warned
 from tests.proxy import Proxy
 from tests.worlds.base import Actor, Remote
 from tests.worlds.clock import ClockWorld
@@ -130,8 +130,7 @@ def test_a_lease_that_runs_out_during_a_re_entry_is_over(proxy, client, alice, k
     assert swallowed.hits == 1
     assert lock.get_hold_count() == 1
     lock.unlock()
-    with pytest.raises(LockLostError):
-        lock.unlock()
+    raises_lost(lock.unlock)
     assert not lock.is_locked()
     # On a busy machine, a renewal may be late of what is held while another member is waited for.
     assert [line for line in warned(caplog) if "could not be renewed" not in line] == []
@@ -190,8 +189,7 @@ def test_a_hold_that_runs_out_while_an_unlock_that_failed_is_called_again_is_los
         return await settle_or_explain(core, ownership, *args)
 
     monkeypatch.setattr(releasing, "settle_or_explain", settle_when_it_has_ended)
-    with pytest.raises(LockLostError):
-        lock.unlock()
+    raises_lost(lock.unlock)
     not_owned(lock.unlock)
     assert lock.try_lock() is True
     lock.unlock()
@@ -323,8 +321,7 @@ def test_an_unlock_behind_a_block_that_could_not_be_left_raises_its_own_loss(
         alice.do(leave)
     silence.remove()
     proxy.heal()
-    with pytest.raises(LockLostError, match="its lease expired"):
-        mine.unlock()
+    raises_lost(mine.unlock, match="its lease expired")
 
 
 @pytest.mark.parametrize("kind", ["lock"])

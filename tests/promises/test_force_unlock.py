@@ -5,7 +5,7 @@ import contextvars
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError, OutcomeUnknownError
-from tests.promises.kinds import warned
+from tests.promises.kinds import raises_lost, warned
 from tests.worlds.base import KEPT, Remote
 from tests.worlds.environments import each_runtime, sync_and_async, threads_only
 
@@ -37,11 +37,9 @@ def test_another_holder_of_this_client_is_notified_at_once(world, alice, bob):
     assert mine.force_unlock() is True
     world.until(lambda: lost, within=5)
     assert lost == [("orders", bob.number)]
-    with pytest.raises(LockLostError):
-        theirs.lock()
+    raises_lost(theirs.lock)
     for _ in range(2):
-        with pytest.raises(LockLostError):
-            theirs.unlock()
+        raises_lost(theirs.unlock)
     assert mine.try_lock()
 
 
@@ -103,8 +101,7 @@ def test_a_loss_that_was_reported_outlasts_it(world, alice, bob, kind):
     assert mine.force_unlock(), "of who holds it now"
     assert not mine.force_unlock(), "of the free lock"
     for use in (mine.ensure_held, mine.try_lock, mine.unlock):
-        with pytest.raises(LockLostError):
-            use()
+        raises_lost(use)
     assert mine.try_lock(), "each of its levels was unlocked"
 
 
@@ -115,8 +112,7 @@ def test_a_block_whose_lease_ran_out_learns_of_it_although_it_freed_the_lock(wor
     lease = block.enter()
     world.until(lambda: lease.lost)
     mine.force_unlock()
-    with pytest.raises(LockLostError):
-        alice.do(world.leave(block.real))
+    raises_lost(alice.do, world.leave(block.real))
 
 
 @threads_only
@@ -126,8 +122,7 @@ def test_what_has_ended_in_another_call_chain_is_not_forgotten(world, client):
     one.run(mine.lock, 0.2)
     world.until(lambda: world.redis.ttl("orders") is None)
     assert not other.run(mine.force_unlock)
-    with pytest.raises(LockLostError):
-        one.run(mine.unlock)
+    raises_lost(one.run, mine.unlock)
     one.run(mine.lock, 0.2)
     world.until(lambda: world.redis.ttl("orders") is None)
     assert not one.run(mine.force_unlock)

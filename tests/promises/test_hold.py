@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from pyredisson import LockError, LockLostError, LockNotOwnedError, LockTimeoutError
-from tests.promises.kinds import handle
+from tests.promises.kinds import handle, raises_lost
 from tests.worlds.base import KEPT, Actor, Remote
 from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
 from tests.worlds.store import CHANNEL
@@ -56,8 +56,7 @@ def test_a_block_excludes_others_until_it_is_left(client, alice, bob, kind):
     assert lease.remaining() == 0
     assert lease.lost is False  # It was given back.
     assert "ended" in repr(lease)
-    with pytest.raises(LockLostError, match="its block has already been left"):
-        lease.ensure_held()
+    raises_lost(lease.ensure_held, match="its block has already been left")
 
 
 @each_kind
@@ -169,8 +168,7 @@ def test_a_block_whose_lease_expires_raises_on_leaving(world, kind, alice):
         assert lease.lost
         if kind == "lock":
             world.until(lambda: world.redis.ttl("orders") is None)
-            with pytest.raises(LockLostError):
-                mine.lock()  # Re-entry over a lost hold takes nothing.
+            raises_lost(mine.lock)  # Re-entry over a lost hold takes nothing.
             assert world.redis.hash("orders") == {}
     assert lost == [("orders", alice.number)]
     assert is_free(mine)

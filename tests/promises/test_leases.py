@@ -11,7 +11,7 @@ import pytest
 from pyredisson import LockLostError, LockNotOwnedError
 from pyredisson._core.requests import AcquireCall, ForceCall, LockAcquired
 from pyredisson._core.watchdog import Renewal
-from tests.promises.kinds import handle, lock_of
+from tests.promises.kinds import handle, lock_of, not_owned, raises_lost
 from tests.worlds.base import KEPT, Remote, World
 from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
 
@@ -95,10 +95,8 @@ def test_who_does_not_hold_it_cannot_extend_it(kind, mine, theirs):
 def test_a_lost_lock_is_not_extended(world, kind, mine):
     mine.lock()
     world.redis.delete("orders")
-    with pytest.raises(LockLostError):
-        mine.extend(60)
-    with pytest.raises(LockLostError):
-        mine.unlock()
+    raises_lost(mine.extend, 60)
+    raises_lost(mine.unlock)
 
 
 @sync_and_async
@@ -127,8 +125,7 @@ def test_a_block_that_is_extended_lasts_longer(world, client, alice, kind):
         assert lease.remaining() > 50
         world.pass_time(1.5)
         lease.ensure_held()
-    with pytest.raises(LockLostError, match="its block has already been left"):
-        alice.do(lease.extend, 60)
+    raises_lost(alice.do, lease.extend, 60, match="its block has already been left")
 
 
 @sync_and_async
@@ -237,8 +234,7 @@ def test_a_lease_says_what_its_owner_itself_has_freed(alice, client, kind):
     lock = handle(alice, client, kind)
     with pytest.raises(LockNotOwnedError, match="no longer held by this block"), lock.hold() as lease:
         lock.force_unlock()
-        with pytest.raises(LockLostError, match="it was released or force-unlocked inside its block"):
-            lease.ensure_held()
+        raises_lost(lease.ensure_held, match="it was released or force-unlocked inside its block")
 
 
 @each_runtime
@@ -266,10 +262,8 @@ def test_an_extension_that_is_answered_after_the_lease_has_ended_is_none(world, 
     mine = handle(alice, world.through(proxy.port, timeout=9, presence=False), kind)
     mine.lock(0.5)
     proxy.latency(0.8)
-    with pytest.raises(LockLostError):
-        mine.extend(60)
-    with pytest.raises(LockNotOwnedError):
-        mine.ensure_held()
+    raises_lost(mine.extend, 60)
+    not_owned(mine.ensure_held)
 
 
 @sync_and_async
@@ -285,8 +279,7 @@ def test_what_joins_a_lease_that_has_ended_meanwhile_is_a_hold_of_its_own(world,
     assert joining.result() in (None, True)
     assert mine.get_hold_count() == 1
     mine.unlock()
-    with pytest.raises(LockLostError, match="its lease expired"):
-        mine.unlock()
+    raises_lost(mine.unlock, match="its lease expired")
 
 
 @sync_and_async

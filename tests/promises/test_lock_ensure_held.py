@@ -7,7 +7,7 @@ import math
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError
-from tests.promises.kinds import handle, over
+from tests.promises.kinds import handle, over, raises_lost
 from tests.worlds.base import KEPT
 from tests.worlds.environments import each_runtime, sync_and_async
 
@@ -86,8 +86,7 @@ def test_a_fixed_lease_that_has_run_out_is_lost(world, client, mine):
     mine.ensure_held()
     world.pass_time(2.01)
     refused(mine, LockLostError, "its lease expired")
-    with pytest.raises(LockLostError):
-        mine.unlock()
+    raises_lost(mine.unlock)
     refused(mine)
 
 
@@ -96,8 +95,7 @@ def test_what_another_owner_forced_open_is_lost(client, mine, theirs):
     mine.lock()
     theirs.force_unlock()
     refused(mine, LockLostError, "it was force-unlocked by this client")
-    with pytest.raises(LockLostError):
-        mine.unlock()
+    raises_lost(mine.unlock)
 
 
 @each_runtime

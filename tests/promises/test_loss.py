@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pyredisson import LockLostError, events
-from tests.promises.kinds import handle
+from tests.promises.kinds import handle, raises_lost
 from tests.worlds.base import KEPT, Remote, World
 from tests.worlds.environments import each_runtime, sync_and_async
 
@@ -42,11 +42,9 @@ def test_a_loss_is_reported_once_by_a_callback_and_an_event(world, alice, kind, 
     taken_away(world)
     world.until(lambda: lost)
     world.pass_time(2 / 3 * SHORT)  # two rounds more
-    with pytest.raises(LockLostError):
-        mine.lock()
+    raises_lost(mine.lock)
     for _ in range(holds):
-        with pytest.raises(LockLostError):
-            mine.unlock()
+        raises_lost(mine.unlock)
     assert lost == [("orders", alice.number)]
     [event] = [event for event in happened if isinstance(event, events.Lost)]
     assert (event.name, event.owner) == ("orders", owner)
@@ -84,8 +82,7 @@ def test_unlocking_a_lost_hold_still_gives_up_what_may_stand_in_redis(world, ali
     world.redis.delete("orders")
     world.until(lambda: lost)
     world.redis.command("HSET", "orders", owner, "1")
-    with pytest.raises(LockLostError):
-        mine.unlock()
+    raises_lost(mine.unlock)
     assert not mine.is_locked()
 
 
@@ -100,11 +97,9 @@ def test_re_entry_over_a_lost_hold_acquires_nothing(world, known):
     if known:
         world.until(lambda: lost)
     for attempt in (mine.lock, mine.try_lock, mine.acquire):
-        with pytest.raises(LockLostError):
-            attempt()
+        raises_lost(attempt)
     assert world.redis.ttl("orders") is None
-    with pytest.raises(LockLostError):
-        mine.unlock()
+    raises_lost(mine.unlock)
     mine.lock()
     assert mine.get_hold_count() == 1
     mine.unlock()
@@ -139,8 +134,7 @@ def test_a_callback_that_raises_or_blocks_delays_nothing(world, how, caplog):
         with caplog.at_level(logging.ERROR, logger="pyredisson"):
             taken_away(world)
             world.until(lambda: lost if how == "blocks" else "ZeroDivisionError" in caplog.text)
-        with pytest.raises(LockLostError):
-            mine.unlock()
+        raises_lost(mine.unlock)
         world.renewed("parcels", times=1)
         assert other.get_hold_count() == 1
         world.redis.delete("parcels")

@@ -12,7 +12,7 @@ import pytest
 from pyredisson import LockError, LockLostError, LockNotOwnedError, OutcomeUnknownError, events
 from pyredisson._core.deadline import certain_for
 from pyredisson._core.hold import InMargin
-from tests.promises.kinds import handle, over
+from tests.promises.kinds import handle, over, raises_lost
 from tests.worlds.base import KEPT, Remote
 from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
 
@@ -68,10 +68,7 @@ def test_until_the_lease_ends_on_the_server_no_error_speaks_of_an_overlap(world,
             lease.ensure_held()
         assert "overlap" not in str(early.value)
         world.pass_time(MARGIN + 0.1)
-        with pytest.raises(
-            LockLostError, match=r"The lease ended \d\.\d s ago\. Work done since then may have overlapped"
-        ):
-            lease.ensure_held()
+        raises_lost(lease.ensure_held, match=r"The lease ended \d\.\d s ago\. Work done since then may have overlapped")
     logged = [each.getMessage() for each in caplog.records if "was lost" in each.getMessage()]
     assert all(re.search(rf"; {EARLY.lower()}\.\d s$", each) for each in logged), logged
 
@@ -88,8 +85,7 @@ def test_a_loss_by_the_margin_does_not_deny_that_the_lease_was_taken_away(world,
             theirs.force_unlock()
             assert theirs.try_lock()
         world.until(lambda: lease.lost)
-        with pytest.raises(LockLostError, match=EARLY):
-            lease.ensure_held()
+        raises_lost(lease.ensure_held, match=EARLY)
 
 
 EARLY = r"Unless it was taken away, no one else can acquire it for another \d"
@@ -103,10 +99,8 @@ def test_so_does_a_fixed_lease_that_ran_out(world, alice, bob):
     mine, theirs = (single(who, world.client(loss_margin=WIDE), "lock") for who in (alice, bob))
     mine.lock(LONG)
     world.pass_time(LONG - WIDE)
-    with pytest.raises(LockLostError, match=EARLY):
-        mine.ensure_held()
-    with pytest.raises(LockLostError, match=r"fixed lease\. It was given up before anyone else could acquire it$"):
-        mine.unlock()
+    raises_lost(mine.ensure_held, match=EARLY)
+    raises_lost(mine.unlock, match=r"fixed lease\. It was given up before anyone else could acquire it$")
     assert theirs.try_lock()
 
 
@@ -121,8 +115,7 @@ def test_nothing_is_said_of_a_lease_that_was_taken_away(world, alice, bob, kind,
             world.redis.delete(key)
         else:
             theirs.force_unlock()
-            with pytest.raises(LockLostError, match=r"force-unlocked by this client.*may have overlapped"):
-                lease.ensure_held()
+            raises_lost(lease.ensure_held, match=r"force-unlocked by this client.*may have overlapped")
 
 
 @each_runtime
@@ -134,8 +127,7 @@ def test_an_inner_block_lets_no_one_begin_before_the_outer_one_is_left(world, al
         with pytest.raises(LockLostError, match=rf"{EARLY}|given up before"), mine.hold(lease_time=LONG) as inner:
             world.until(lambda: lease.lost and inner.lost)
         assert not theirs.try_lock()
-        with pytest.raises(LockLostError, match=EARLY):
-            lease.ensure_held()
+        raises_lost(lease.ensure_held, match=EARLY)
     assert theirs.try_lock()
 
 
@@ -148,8 +140,7 @@ def test_nothing_is_said_of_a_lease_that_has_been_renewed_or_released_since(worl
     mine.unlock()
     assert theirs.try_lock()
     for call in (mine.ensure_held, mine.unlock):
-        with pytest.raises(LockLostError, match=r"its lease expired\. Work done since then may have overlapped"):
-            call()
+        raises_lost(call, match=r"its lease expired\. Work done since then may have overlapped")
 
 
 @sync_and_async
@@ -193,8 +184,7 @@ def test_a_multi_lock_says_for_how_long_no_other_owner_can_begin(world, alice, n
     several = over(alice, [alice.lock(client, name).real for client, name in zip(clients, names, strict=True)])
     with pytest.raises(LockLostError, match="It was given up before"), several.hold(lease_time=LONG) as lease:
         world.until(lambda: lease.lost)
-        with pytest.raises(LockLostError, match=EARLY):
-            lease.ensure_held()
+        raises_lost(lease.ensure_held, match=EARLY)
 
 
 @each_runtime
@@ -221,8 +211,7 @@ def test_what_cannot_be_renewed_is_lost_before_its_lease_ends(world, alice, bob,
     world.until(lambda: lease.lost)
     with single(bob, world.client(), kind).hold(wait_time=0, skip=True) as other:
         assert other is None, "it is lost after its lease has ended"
-    with pytest.raises(LockLostError, match=r"left \(Config\.loss_margin\) before it could be renewed"):
-        lease.ensure_held()
+    raises_lost(lease.ensure_held, match=r"left \(Config\.loss_margin\) before it could be renewed")
     with pytest.raises(LockLostError, match=r"Unless it was taken away, it was given up \d\.\d s before anyone else"):
         held.__exit__(None, None, None)
     assert world.now() - began > LEASE, "it has asked for longer than the lease"
@@ -236,14 +225,12 @@ def test_a_lock_without_a_block_ends_by_then_and_can_be_acquired_anew(world, ali
     mine.lock(lease_time=LEASE)
     mine.ensure_held()
     world.pass_time(LEASE - MARGIN)
-    with pytest.raises(LockLostError):
-        mine.ensure_held()
+    raises_lost(mine.ensure_held)
     mine.lock(lease_time=LEASE)
     assert mine.get_hold_count() == 1
     mine.ensure_held()
     mine.unlock()
-    with pytest.raises(LockLostError):
-        mine.unlock()
+    raises_lost(mine.unlock)
     assert not mine.is_locked()
 
 
@@ -353,8 +340,7 @@ def test_a_multi_lock_in_a_block_of_a_member_says_nothing_of_what_it_has_freed(w
             world.until(lambda: lease.lost and inner.lost)
         assert not re.search(EARLY, str(caught.value)), "the other member is free"
         assert alice.start(bob.lock(world.client(), "stock").real.is_locked).result() is False
-        with pytest.raises(LockLostError, match=EARLY):
-            lease.ensure_held()
+        raises_lost(lease.ensure_held, match=EARLY)
 
 
 @each_runtime
@@ -363,8 +349,7 @@ def test_what_ran_out_before_keeps_nothing_from_being_freed(world, alice, bob):
     for lease in (LONG, LONG + 1):
         mine.lock(lease)
         world.pass_time(lease - WIDE)
-    with pytest.raises(LockLostError, match="It was given up before"):
-        mine.unlock()
+    raises_lost(mine.unlock, match="It was given up before")
     assert theirs.try_lock()
 
 

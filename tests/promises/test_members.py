@@ -6,15 +6,14 @@ What is released, extended, lost or counted is that hold and no other.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from pyredisson import ClientClosedError, LockError, LockLostError
-from tests.promises.kinds import acquired, handle, make, not_owned, over, warned
+from pyredisson import ClientClosedError, LockError
+from tests.promises.kinds import acquired, handle, make, not_owned, over, raises_lost, warned
 from tests.worlds.base import KEPT, Actor, Remote, World
 from tests.worlds.environments import each_runtime
 
@@ -131,11 +130,6 @@ def one(members: Members) -> Remote:
 def several(members: Members) -> Remote:
     """The multi-lock."""
     return members.all()
-
-
-def raises_lost(call: Callable[[], object]) -> None:
-    with pytest.raises(LockLostError):
-        call()
 
 
 # ---- a hold of a member alone ----------------------------------------------------------------------------------------
@@ -630,8 +624,7 @@ def test_leaving_an_old_block_elsewhere_costs_no_place_in_a_queue(world, alice, 
     waiting = alice.start(members.raw().try_lock, 60)
     world.until(lambda: world.waiting(theirs) == 1, what="Alice waits")
     world.pass_time(0.3)  # Its first heartbeats would give it its place again.
-    with pytest.raises(LockLostError):
-        Remote(block.real, carol).__exit__(None, None, None)
+    raises_lost(Remote(block.real, carol).__exit__, None, None, None)
     theirs.unlock()
     assert waiting.result()
     assert world.last_resorts() == 0
@@ -699,8 +692,7 @@ def test_the_end_of_a_fixed_lease_is_said_to_be_that(world, alice, case, extende
     if extended:
         assert several.extend(2 * BRIEF) is True
     world.until(lambda: lease.lost, what="its lease ends")
-    with pytest.raises(LockLostError, match="its lease expired, and nothing renews a fixed lease"):
-        held.__exit__(None, None, None)
+    raises_lost(held.__exit__, None, None, None, match="its lease expired, and nothing renews a fixed lease")
 
 
 @pytest.mark.parametrize(

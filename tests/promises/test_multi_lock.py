@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pyredisson import ClientClosedError, LockError, LockLostError, LockNotOwnedError
-from tests.promises.kinds import handle, make, over
+from pyredisson import ClientClosedError, LockError
+from tests.promises.kinds import handle, make, not_owned, over, raises_lost
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime
 
@@ -203,8 +203,7 @@ def test_a_minority_held_by_others_does_not_keep_it_from_being_acquired(world, a
         lock.unlock()
     else:
         assert not lock.try_lock(0.2)
-        with pytest.raises(LockNotOwnedError):
-            lock.unlock()
+        not_owned(lock.unlock)
     assert left(world, *range(held, 5)) == set(), "what it got without a quorum is released at once"
     assert [world.node(index).hash("orders") != {} for index in range(held)] == [True] * held
 
@@ -234,8 +233,7 @@ def test_extensions_can_be_bounded(world):
     lock.lock()
     world.until(lambda: lost == ["orders"] * 3, within=10)
     assert lock.validity() == 0
-    with pytest.raises(LockLostError, match=r"extended 1 times, as often as Config.quorum_max_extensions"):
-        lock.unlock()
+    raises_lost(lock.unlock, match=r"extended 1 times, as often as Config.quorum_max_extensions")
 
 
 def test_the_bound_of_extensions_is_for_quorums_alone(world):
@@ -268,10 +266,8 @@ def test_a_lost_quorum_is_reported_to_every_client_involved(world, alice):
     world.until(lambda: len(lost) == 5)
     assert set(lost) == {("orders", alice.number)}
     assert lock.validity() == 0
-    with pytest.raises(LockLostError):
-        lock.lock()
-    with pytest.raises(LockLostError):
-        lock.unlock()
+    raises_lost(lock.lock)
+    raises_lost(lock.unlock)
     world.until(lambda: left(world, *range(5)) == set())
     lock.lock()
     lock.unlock()
@@ -284,8 +280,7 @@ def test_unlock_says_that_a_quorum_was_gone(world, mine):
     mine.lock()
     world.node(0).delete("orders")
     world.node(1).delete("orders")
-    with pytest.raises(LockLostError):
-        mine.unlock()
+    raises_lost(mine.unlock)
     assert left(world, 2) == set()
 
 
@@ -340,8 +335,7 @@ def test_force_unlock_frees_every_node(world, mine, theirs):
     mine.lock()
     assert theirs.force_unlock()
     assert left(world, *range(3)) == set()
-    with pytest.raises(LockLostError):
-        mine.unlock()
+    raises_lost(mine.unlock)
 
 
 def test_a_quorum_of_one_server_is_refused_when_that_is_seen(world, alice):
@@ -392,8 +386,7 @@ def test_members_that_are_waited_for_do_not_cost_the_others_their_lease(world, c
     assert waiting.result(within=5)
     assert lock.validity() > 0.3
     world.until(lambda: world.redis.hash("a") == world.redis.hash("b") == {}, within=5)
-    with pytest.raises(LockLostError):
-        lock.unlock()
+    raises_lost(lock.unlock)
 
 
 def test_two_over_the_same_set_do_not_wait_in_a_circle(world, client, alice, bob):
@@ -417,6 +410,5 @@ def test_a_lost_member_is_a_lost_lock(world):
     lock.lock()
     world.redis.delete("b")
     world.until(lambda: lost == ["a + b"])
-    with pytest.raises(LockLostError):
-        lock.unlock()
+    raises_lost(lock.unlock)
     assert left(world) == set()

@@ -12,8 +12,9 @@ import pytest
 
 import pyredisson
 import pyredisson.asyncio
-from pyredisson import LockError, LockNotOwnedError
+from pyredisson import LockError
 from pyredisson._shared.owners import local
+from tests.promises.kinds import not_owned
 from tests.servers import Server
 from tests.worlds.base import KEPT
 from tests.worlds.environments import threads_only
@@ -111,8 +112,7 @@ def test_a_task_that_a_cell_starts_is_an_owner_of_its_own(run_cell, server: Serv
 
         async def other() -> None:
             assert not lock.try_lock()
-            with pytest.raises(LockNotOwnedError, match="the notebook's thread 'MainThread'"):
-                lock.unlock()
+            not_owned(lock.unlock, match="the notebook's thread 'MainThread'")
             with pytest.raises(LockError, match="the notebook's thread 'MainThread' holds it, and cannot continue"):
                 lock.lock()
 
@@ -130,5 +130,4 @@ async def test_other_tasks_are_no_cells_where_ipython_is_imported(world, client,
         lock.lock()
 
     await asyncio.create_task(acquire())
-    with pytest.raises(LockNotOwnedError):
-        lock.unlock()
+    not_owned(lock.unlock)

@@ -10,7 +10,7 @@ import redis.asyncio
 import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config, LockError, LockLostError, LockNotOwnedError
-from tests.promises.kinds import handle, make, rival
+from tests.promises.kinds import handle, make, not_owned, raises_lost, rival
 from tests.servers import HOST
 from tests.waiting import soon
 from tests.worlds.base import KEPT
@@ -125,8 +125,7 @@ def test_an_owner_acquires_here_and_releases_there(alice, bob, carol, client, ki
     assert theirs.is_held_by_current_thread()
     assert theirs.get_hold_count() == 1
     assert not other.try_lock()
-    with pytest.raises(LockNotOwnedError):
-        other.unlock()
+    not_owned(other.unlock)
     theirs.unlock()
     assert other.try_lock()
 
@@ -146,8 +145,7 @@ def test_two_owners_exclude_each_other_on_one_thread(world):
     one, other = (handle(actor, client, "lock", owner=client.real.new_owner()) for _ in range(2))
     one.lock()
     assert other.try_lock() is False
-    with pytest.raises(LockNotOwnedError):
-        other.unlock()
+    not_owned(other.unlock)
     one.unlock()
     assert other.try_lock() is True
 
@@ -226,8 +224,7 @@ def test_neither_is_its_block(world, caplog):
     owner.close()
     world.until(lambda: world.redis.ttl("orders") is None)
     world.until(lambda: lost)
-    with pytest.raises(LockLostError, match="before it could be renewed"):
-        lease.ensure_held()
+    raises_lost(lease.ensure_held, match="before it could be renewed")
     del held, inner, lease
     gc.collect()
     world.pass_time(1.0)

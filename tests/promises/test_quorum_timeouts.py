@@ -2,7 +2,8 @@
 
 import pytest
 
-from pyredisson import LockError, LockLostError, QuorumUnreachableError
+from pyredisson import LockError, QuorumUnreachableError
+from tests.promises.kinds import raises_lost
 from tests.promises.test_multi_lock import left, multi
 from tests.worlds.environments import in_virtual_time
 
@@ -57,6 +58,5 @@ def test_what_joins_a_lease_that_has_ended_meanwhile_is_a_hold_of_its_own(world)
     assert lock.get_hold_count() == 1
     world.simulation.latency = 0.0
     lock.unlock()
-    with pytest.raises(LockLostError, match="its lease expired"):
-        lock.unlock()
+    raises_lost(lock.unlock, match="its lease expired")
     world.until(lambda: left(world, *range(3)) == set())

@@ -8,7 +8,7 @@ import pytest
 
 from pyredisson import LockError, LockLostError, LockNotOwnedError
 from pyredisson._kinds import read_write_lock as read_write_waiting
-from tests.promises.kinds import handle
+from tests.promises.kinds import handle, raises_lost
 from tests.worlds.base import KEPT, Actor, Remote
 from tests.worlds.environments import each_runtime, in_virtual_time
 
@@ -128,10 +128,8 @@ def test_a_hold_missing_in_redis_is_not_revived_and_is_reported_lost(world, alic
     world.until(lambda: lost)
     assert lost == [("orders", number)]
     assert hold(client, alice) not in world.redis.everything()
-    with pytest.raises(LockLostError):
-        mine.lock()
-    with pytest.raises(LockLostError):
-        mine.unlock()
+    raises_lost(mine.lock)
+    raises_lost(mine.unlock)
     assert theirs.get_hold_count() == 1
     assert mine.try_lock()
 
@@ -155,10 +153,8 @@ def test_who_lost_a_read_must_unlock_before_it_writes(world):
     read.lock()
     world.redis.delete("orders")
     world.pass_time(0.9)
-    with pytest.raises(LockLostError):
-        write.lock()
-    with pytest.raises(LockLostError):
-        read.unlock()
+    raises_lost(write.lock)
+    raises_lost(read.unlock)
     assert write.try_lock()
 
 

@@ -12,7 +12,7 @@ from pyredisson._asyncio.pipe import Pipe
 from pyredisson._shared import process
 from pyredisson._threads import fast_path as threads_fast_path
 from pyredisson.events import Lost
-from tests.promises.kinds import over
+from tests.promises.kinds import not_owned, over, raises_lost
 from tests.waiting import soon
 from tests.worlds.base import KEPT, PATIENCE, Remote
 from tests.worlds.environments import asyncio_only, sync_and_async, threads_only
@@ -29,8 +29,7 @@ def test_what_was_held_is_lost_and_the_client_goes_on(world, alice, bob):
     assert client.id != before
     assert lease.lost
     world.until(lambda: lost == ["orders"])
-    with pytest.raises(LockLostError):
-        alice.do(world.leave(block.real))
+    raises_lost(alice.do, world.leave(block.real))
     mine = alice.lock(client, "bills")
     mine.lock()
     assert next(iter(world.redis.hash("bills"))).startswith(client.id)
@@ -64,8 +63,7 @@ def test_a_multi_lock_is_lost_whose_client_becomes_another_one_in_the_middle_of_
     other.renew_identity()
     assert isinstance(unlocking.error(), LockLostError)
     late.release()
-    with pytest.raises(LockNotOwnedError):
-        several.unlock()
+    not_owned(several.unlock)
 
 
 @sync_and_async
@@ -80,8 +78,7 @@ def test_permits_and_multi_locks_are_lost_too(world, client, alice):
     client.renew_identity()
     assert all(lease.lost for lease in leases)
     for block in (*blocks, semaphore):
-        with pytest.raises(LockLostError):
-            alice.do(world.leave(block.real))
+        raises_lost(alice.do, world.leave(block.real))
     assert semaphore.available_permits() == 0
 
 
@@ -120,8 +117,7 @@ def test_a_restored_copy_is_another_client(world, alice, monkeypatch, noticed):
         mine.force_unlock()
     world.until(lambda: lost == ["orders"] and client.id != before)
     assert lease.lost
-    with pytest.raises(LockLostError, match="restored from a checkpoint"):
-        alice.do(world.leave(block.real))
+    raises_lost(alice.do, world.leave(block.real), match="restored from a checkpoint")
     assert next(iter(world.redis.hash("orders"))).startswith(before)  # It is the original's, and left to it.
 
 
@@ -271,8 +267,7 @@ def test_what_is_granted_meanwhile_is_left_to_its_lease(world, alice, bob, monke
     [owner] = world.redis.hash("orders")
     assert owner.startswith(before)
     assert not mine.try_lock()
-    with pytest.raises(LockNotOwnedError):
-        mine.unlock()
+    not_owned(mine.unlock)
     mine.lock()  # When the lease has ended, which no one renews or releases.
     [owner] = world.redis.hash("orders")
     assert owner.startswith(client.id)
@@ -327,8 +322,7 @@ def test_a_multi_lock_of_one_client_is_left_to_the_earlier_one(world, client, al
     block.enter()
     before = world.redis.everything()
     client.renew_identity()
-    with pytest.raises(LockLostError, match="new identity"):
-        alice.do(world.leave(block.real))
+    raises_lost(alice.do, world.leave(block.real), match="new identity")
     assert world.redis.everything() == before
 
 
@@ -341,8 +335,7 @@ def test_blocks_of_a_semaphore_know_their_own_permits(world, client, alice, bob)
     theirs.enter()
     mine.enter()
     alice.do(world.leave(mine.real))
-    with pytest.raises(LockLostError, match="new identity"):
-        alice.do(world.leave(mine.real))
+    raises_lost(alice.do, world.leave(mine.real), match="new identity")
     assert mine.available_permits() == 1
     bob.do(world.leave(mine.real))
     assert mine.available_permits() == 2, "the one that was acquired before is lost"
@@ -404,8 +397,7 @@ def test_each_unlock_of_what_was_held_says_that_it_is_lost(world, client, alice,
     client.renew_identity()
     client.renew_identity()  # The loss is remembered through the next one as well.
     for use in [mine.ensure_held, mine.try_lock, *[mine.unlock] * levels]:
-        with pytest.raises(LockLostError, match="new identity"):
-            use()
+        raises_lost(use, match="new identity")
     with pytest.raises(LockNotOwnedError) as nothing:
         mine.unlock()
     assert nothing.type is LockNotOwnedError
@@ -420,10 +412,8 @@ def test_leaving_a_block_and_a_reentry_in_it_say_that_it_is_lost(world, client, 
     entered.enter()
     before = world.redis.everything()
     client.renew_identity()
-    with pytest.raises(LockLostError, match="new identity"):
-        mine.try_lock()
-    with pytest.raises(LockLostError, match="new identity"):
-        alice.do(world.leave(entered.real))
+    raises_lost(mine.try_lock, match="new identity")
+    raises_lost(alice.do, world.leave(entered.real), match="new identity")
     assert world.redis.everything() == before, "the lock is left to its lease"
     assert not mine.try_lock(), "nothing is remembered any more"
     assert mine.force_unlock()
@@ -436,8 +426,7 @@ def test_a_forced_unlock_frees_what_was_held_before(world, client, alice):
     mine.lock()
     client.renew_identity()
     assert mine.force_unlock()
-    with pytest.raises(LockLostError, match="new identity"):
-        mine.unlock()
+    raises_lost(mine.unlock, match="new identity")
     assert mine.try_lock()
 
 
@@ -448,8 +437,7 @@ def test_a_made_owner_learns_that_its_hold_is_lost(world, client, alice):
     mine.lock()
     client.renew_identity()
     for use in (mine.ensure_held, mine.unlock):
-        with pytest.raises(LockLostError, match="new identity"):
-            use()
+        raises_lost(use, match="new identity")
 
 
 @sync_and_async
@@ -466,8 +454,7 @@ def test_an_unlock_under_way_says_that_the_hold_is_lost(world, proxy, alice):
     client.renew_identity()
     assert isinstance(unlocking.error(), LockLostError)
     late.release()
-    with pytest.raises(LockNotOwnedError):
-        mine.unlock()
+    not_owned(mine.unlock)
 
 
 @threads_only
@@ -482,6 +469,5 @@ def test_another_call_chain_of_the_thread_goes_on(world):
     assert other.run(mine.try_lock)
     other.run(mine.unlock)
     for use in (mine.try_lock, mine.ensure_held, mine.unlock):
-        with pytest.raises(LockLostError, match="new identity"):
-            one.run(use)
+        raises_lost(one.run, use, match="new identity")
     assert one.run(mine.try_lock)

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 import pyredisson
-from pyredisson import ClientClosedError, LockLostError, LockTimeoutError, Skipped
+from pyredisson import ClientClosedError, LockTimeoutError, Skipped
+from tests.promises.kinds import raises_lost
 from tests.worlds.base import Remote, World
 from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
 
@@ -133,8 +134,7 @@ def test_its_lease_and_its_errors(world, client, alice):
             alice.do(call, name)
     assert all(45 < (ttl or 0) <= 50 for ttl in seen)
     assert names_held(world) == []
-    with pytest.raises(LockLostError):
-        alice.do(decorated(client, lambda key: world.redis.delete(key), "{key}"), "orders")
+    raises_lost(alice.do, decorated(client, lambda key: world.redis.delete(key), "{key}"), "orders")
     for arguments in ((), (1, 2)):
         with pytest.raises(TypeError):
             alice.do(call, *arguments)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyredisson import LockLostError
-from tests.promises.kinds import handle
+from tests.promises.kinds import handle, raises_lost
 from tests.worlds.base import Remote
 from tests.worlds.environments import each_runtime, sync_and_async
 
@@ -100,8 +100,7 @@ def test_what_has_ended_is_not_printed_as_held(world, client, alice, kind):
     assert " held by " in repr(mine.real)
     world.pass_time(1)
     assert " by " not in repr(mine.real), "it is in no one's way"
-    with pytest.raises(LockLostError):
-        mine.unlock()
+    raises_lost(mine.unlock)
     with pytest.raises(LockLostError), mine.hold(lease_time=1):
         world.pass_time(1)
         assert " lost by " in repr(mine.real)

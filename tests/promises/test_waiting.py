@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from pyredisson import ClientClosedError, LockLostError
+from pyredisson import ClientClosedError
 from tests.forms import ended
-from tests.promises.kinds import handle, rival, wait
+from tests.promises.kinds import handle, raises_lost, rival, wait
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime, each_server, interruptible
 from tests.worlds.store import CHANNEL
@@ -216,8 +216,7 @@ def test_a_waiter_acquires_when_the_lease_expires_without_a_message(world, alice
     theirs.lock(30)
     assert 0.45 < world.now() - began < 3
     assert said.received() == []
-    with pytest.raises(LockLostError):
-        mine.unlock()
+    raises_lost(mine.unlock)
     assert theirs.is_held_by_current_thread(), "a late unlock must not free another's hold"
 
 
