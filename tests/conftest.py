@@ -51,6 +51,15 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test in the environments of its own mark, or of that of its file; without one, where its folder says."""
+    mark = metafunc.definition.get_closest_marker("environments")
+    if mark is not None and "world" in metafunc.fixturenames:
+        each = pytest.mark.parametrize("world", mark.args, ids=str, indirect=True)
+        metafunc.definition.add_marker(each, append=False)
+
+
 @pytest.fixture(autouse=True)
 def no_later_losses() -> Iterator[None]:
     """Forget what the clients that this test has closed would lose later: others may look at the log then."""

@@ -22,6 +22,8 @@ from tests.promises.kinds import lock_of, make
 from tests.worlds.base import KEPT, PATIENCE, Actor, Remote, World
 from tests.worlds.environments import sync_and_async, threads_only
 
+pytestmark = threads_only
+
 KINDS = ["lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "write_lock", "multi_lock", "red_lock"]
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -133,7 +135,6 @@ def test_a_late_release_of_a_lost_block_leaves_the_next_hold_of_its_owner(world,
     assert free(world)
 
 
-@threads_only
 @each_kind
 def test_a_block_of_a_request_is_left_in_any_thread(world, alice, bob, carol, kind):
     lock = lock_of(world, kind)
@@ -147,7 +148,6 @@ def test_a_block_of_a_request_is_left_in_any_thread(world, alice, bob, carol, ki
     assert carol.do(lock.try_lock)
 
 
-@threads_only
 def test_another_request_on_that_thread_waits_for_the_block_to_be_left(world, alice, bob):
     lock = lock_of(world, "lock")
     block, request = lock.hold(), Request(forgets=True)
@@ -158,7 +158,6 @@ def test_another_request_on_that_thread_waits_for_the_block_to_be_left(world, al
     assert waiting.result() is True
 
 
-@threads_only
 @pytest.mark.parametrize("kind", [*(kind for kind in KINDS if kind != "token_lock"), "read_lock"])
 def test_nested_blocks_of_one_request_re_enter(world, kind):
     lock = lock_of(world, kind)
@@ -176,7 +175,6 @@ def test_nested_blocks_of_one_request_re_enter(world, kind):
     assert free(world)
 
 
-@threads_only
 def test_blocks_may_be_left_in_another_order(world):
     """Each lease is of its own block, whichever is left first."""
     lock = lock_of(world, "lock")
@@ -190,7 +188,6 @@ def test_blocks_may_be_left_in_another_order(world):
     assert free(world)
 
 
-@threads_only
 def test_a_block_is_released_behind_a_call_of_its_owner_that_begins_as_it_is_left(
     world, alice, bob, proxy, monkeypatch
 ):
@@ -219,7 +216,6 @@ def test_a_block_is_released_behind_a_call_of_its_owner_that_begins_as_it_is_lef
     world.until(lambda: free(world))
 
 
-@threads_only
 def test_a_release_under_way_in_another_thread_is_not_disturbed(world, alice, bob, proxy):
     """The thread that acquired the lock runs another request meanwhile."""
     request = Request(forgets=True)
@@ -238,7 +234,6 @@ def test_a_release_under_way_in_another_thread_is_not_disturbed(world, alice, bo
 # ---- requests that share a thread ------------------------------------------------------------------------------------
 
 
-@threads_only
 @pytest.mark.parametrize("used_before", [False, True])
 @each_kind
 def test_requests_that_share_a_thread_are_never_inside_at_once(world, kind, used_before):
@@ -266,7 +261,6 @@ def test_requests_that_share_a_thread_are_never_inside_at_once(world, kind, used
     other.run(thread, lock.unlock)
 
 
-@threads_only
 def test_a_lock_left_held_by_a_request_is_renewed_no_longer_and_logged(world, caplog):
     """As by ``asyncio.to_thread(lock.lock)``, whose context nobody has afterwards."""
     lock = lock_of(world, "lock", lock_watchdog_timeout=4.0)
@@ -279,7 +273,6 @@ def test_a_lock_left_held_by_a_request_is_renewed_no_longer_and_logged(world, ca
     assert thread.do(lock.try_lock), "the thread itself goes on"
 
 
-@threads_only
 def test_a_thread_that_continues_with_a_held_lock_is_logged_once(world, caplog):
     client, thread = world.client(), world.actor()
     orders, stock = make(client, "lock"), make(client, "lock", "stock")
@@ -301,7 +294,6 @@ def test_a_thread_that_continues_with_a_held_lock_is_logged_once(world, caplog):
     one.run(thread, orders.unlock)
 
 
-@threads_only
 def test_jobs_without_a_context_of_their_own_are_calls_of_one_thread(world):
     """As with ``threading.RLock``: docs/explanation/safety.md says so."""
     lock = lock_of(world, "lock", lock_watchdog_timeout=KEPT)

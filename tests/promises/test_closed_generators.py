@@ -15,6 +15,8 @@ from tests.promises.kinds import lock_of, make
 from tests.worlds.base import PATIENCE, Actor, World
 from tests.worlds.environments import asyncio_only, each_runtime, threads_only
 
+pytestmark = asyncio_only
+
 #: Well under the lease of 30 s: it was released, and did not just run out.
 SOON = 5.0
 LOCKS = ["lock", "fair_lock", "non_reentrant_lock", "spin_lock", "fenced_lock", "token_lock"]
@@ -133,7 +135,6 @@ async def by_a_cancelled_reader(rows: Any) -> None:
     await asyncio.gather(reader, return_exceptions=True)
 
 
-@asyncio_only
 @pytest.mark.parametrize(
     ("kind", "form", "end"),
     [
@@ -152,7 +153,6 @@ def test_an_async_generator_that_is_given_up_releases(world, kind, form, end):
         world.until(lambda: free_again(actor, held), SOON)
 
 
-@asyncio_only
 @pytest.mark.parametrize(
     ("kind", "form", "end"),
     [
@@ -216,7 +216,6 @@ async def passed_on(block: Any) -> AsyncIterator[None]:
         yield
 
 
-@asyncio_only
 @pytest.mark.parametrize("wrap", [lambda block: block, passed_on], ids=["itself", "in a context manager"])
 @pytest.mark.parametrize(("kind", "form"), [("lock", "with"), ("lock", "hold"), *OF_PERMITS])
 def test_a_coroutine_that_is_closed_in_its_block_releases_in_the_background(world, kind, form, wrap):
@@ -244,7 +243,6 @@ def test_a_coroutine_that_is_closed_in_its_block_releases_in_the_background(worl
     world.until(lambda: free_again(actor, held), SOON)
 
 
-@asyncio_only
 def test_a_closed_generator_does_not_give_back_what_others_hold(alice, mine, theirs):
 
     async def begin():

@@ -20,7 +20,9 @@ from tests.forms import ended, enter_of, exit_of
 from tests.promises.kinds import handle, over, raises_lost, warned
 from tests.proxy import Proxy
 from tests.worlds.base import Actor, Remote, World
-from tests.worlds.environments import each_runtime, sync_and_async
+from tests.worlds.environments import each_runtime, everywhere, sync_and_async
+
+pytestmark = sync_and_async
 
 SHORT = 2.4
 
@@ -40,6 +42,7 @@ BLOCKS: dict[str, Callable[[Actor, Remote], Any]] = {
 }
 
 
+@everywhere
 @pytest.mark.parametrize("kind", BLOCKS)
 def test_a_block_that_is_left_in_time_releases(world, client, kind, alice, bob):
     block = BLOCKS[kind](alice, client)
@@ -54,6 +57,7 @@ def test_a_block_that_is_left_in_time_releases(world, client, kind, alice, bob):
         alice.lock(client)
 
 
+@everywhere
 @pytest.mark.parametrize("kind", ["semaphore", "with semaphore", "permit_expirable_semaphore"])
 def test_permits_are_released(world, kind, alice, bob):
     client, kind, plain = world.client(), kind.removeprefix("with "), kind.startswith("with")
@@ -82,7 +86,6 @@ def test_a_nested_hold_is_released_level_by_level(world, alice, bob):
     assert theirs.try_lock()
 
 
-@sync_and_async
 @pytest.mark.parametrize("closed", [1, 3], ids=["one client", "all clients"])
 def test_a_multi_lock_is_released(world, closed, alice, bob):
     clients = world.nodes(3, quorum_node_timeout=2.0)
@@ -95,7 +98,6 @@ def test_a_multi_lock_is_released(world, closed, alice, bob):
     assert [world.node(index).everything() for index in range(3)] == [{}] * 3
 
 
-@sync_and_async
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_a_multi_lock_is_not_extended(world, nodes, alice):
     clients = [world.client()] if nodes == 1 else world.nodes(3, quorum_node_timeout=2.0)
@@ -111,7 +113,6 @@ def test_a_multi_lock_is_not_extended(world, nodes, alice):
     leave(world, alice, block)
 
 
-@sync_and_async
 def test_a_multi_lock_that_is_being_acquired_keeps_no_member(world, monkeypatch, alice, bob):
     """Its call releases what it has only when the connections are closed."""
     client = world.client()
@@ -137,7 +138,6 @@ def leave(world: World, actor: Actor, block: Remote) -> None:
 # --- losses ---
 
 
-@sync_and_async
 @pytest.mark.parametrize("kind", ["lock", "permit_expirable_semaphore"])
 def test_what_is_left_too_late_is_lost(world, kind, alice):
     lost = []
@@ -164,7 +164,6 @@ def test_what_is_left_too_late_is_lost(world, kind, alice):
     assert lost == ["orders"]
 
 
-@sync_and_async
 @pytest.mark.parametrize("when", ["before close()", "after close()"])
 @pytest.mark.parametrize("kind", ["lock", "multi_lock"])
 def test_a_block_learns_of_its_loss_after_close(world, kind, when, alice):
@@ -180,7 +179,6 @@ def test_a_block_learns_of_its_loss_after_close(world, kind, when, alice):
     raises_lost(leave, world, alice, block)
 
 
-@sync_and_async
 @pytest.mark.parametrize("left", ["before close()", "after close()"])
 def test_closed_clients_leave_no_more_in_a_context_than_locks_were_in_use(world, alice, left):
     clients = [world.client().real for _ in range(4)]
@@ -207,7 +205,6 @@ def test_closed_clients_leave_no_more_in_a_context_than_locks_were_in_use(world,
     assert after_all == after_one
 
 
-@sync_and_async
 def test_all_losses_are_told_whatever_a_listener_raises(world, alice, caplog):
     """Each is named in the log. No watchdog is said to be late, which a closed client does not have."""
     lost = []
@@ -232,7 +229,6 @@ def test_all_losses_are_told_whatever_a_listener_raises(world, alice, caplog):
     raises_lost(leave, world, alice, permit, match="its client was closed")
 
 
-@sync_and_async
 def test_one_warning_names_all(client, alice, caplog):
     for name in ("orders", "bills"):
         alice.lock(client, name).lock()
@@ -244,7 +240,6 @@ def test_one_warning_names_all(client, alice, caplog):
     assert re.search(r"certain for 2\d\.\d s more", record.getMessage())
 
 
-@sync_and_async
 @pytest.mark.parametrize("presence", [True, False], ids=["presence", "no presence"])
 @pytest.mark.parametrize(
     "kind", ["semaphore", "with semaphore", "with bounded_semaphore", "permit_expirable_semaphore"]
@@ -271,7 +266,6 @@ def test_permits_of_blocks_are_named(world, kind, presence, alice, bob, caplog):
     assert world.redis.command("GET", f"pyredisson_client:{client.id}") is None
 
 
-@sync_and_async
 def test_permits_are_not_named_once_their_blocks_were_left(world, client, alice, bob, caplog):
     """Wherever that was."""
     semaphore = alice.get(client, "semaphore", permits=9)
@@ -285,7 +279,6 @@ def test_permits_are_not_named_once_their_blocks_were_left(world, client, alice,
     assert not caplog.records
 
 
-@sync_and_async
 def test_nothing_is_said_of_a_client_that_holds_nothing(client, alice, caplog):
     lock = alice.lock(client)
     lock.lock()
@@ -295,7 +288,6 @@ def test_nothing_is_said_of_a_client_that_holds_nothing(client, alice, caplog):
     assert not caplog.records
 
 
-@sync_and_async
 def test_nothing_is_said_of_what_is_being_released(world, alice, proxy, caplog):
     """The server has executed the unlock, whose reply is lost."""
     client = world.through(proxy.port, timeout=0.9)
@@ -308,7 +300,6 @@ def test_nothing_is_said_of_what_is_being_released(world, alice, proxy, caplog):
     assert "while it held" not in caplog.text
 
 
-@sync_and_async
 def test_a_server_that_is_away_is_no_error_of_the_block(world, alice):
     with Proxy(world.port) as proxy:
         client = world.through(proxy.port)
@@ -321,7 +312,6 @@ def test_a_server_that_is_away_is_no_error_of_the_block(world, alice):
         assert time.monotonic() - began < 3.0
 
 
-@sync_and_async
 def test_a_leader_resigns_and_its_campaign_ends(world, client, alice, bob):
     led = []
 
@@ -337,7 +327,6 @@ def test_a_leader_resigns_and_its_campaign_ends(world, client, alice, bob):
     assert len(led) == 1
 
 
-@sync_and_async
 @pytest.mark.parametrize(
     "kind", ["with lock", "lock", "fair_lock", "semaphore", "permit_expirable_semaphore", "red_lock"]
 )
@@ -372,7 +361,6 @@ def test_a_closed_generator_releases(world, kind, alice):
     assert before != world.redis.everything()
 
 
-@sync_and_async
 def test_a_decorated_function_keeps_its_result(world, client, alice, bob):
     inside, may_end = threading.Event(), threading.Event()
 
@@ -390,7 +378,6 @@ def test_a_decorated_function_keeps_its_result(world, client, alice, bob):
     assert bob.lock(world.client()).try_lock()
 
 
-@sync_and_async
 @pytest.mark.parametrize("kind", ["lock", "spin_lock", "permit_expirable_semaphore"])
 def test_a_hold_that_is_acquired_during_close_is_reported_at_its_deadline(world, alice, monkeypatch, kind):
     lost: list[str] = []

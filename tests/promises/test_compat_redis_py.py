@@ -30,6 +30,8 @@ from tests.worlds.base import Actor, Remote
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import asyncio_only, in_real_time, interruptible, sync_and_async, threads_only
 
+pytestmark = sync_and_async
+
 
 def module_of(world: ClockWorld) -> ModuleType:
     return for_tasks if isinstance(world, AsyncioWorld) else for_threads
@@ -102,7 +104,6 @@ def test_leaving_a_block_without_the_lock_raises_or_is_only_logged(user, world, 
 # ---- together with the original --------------------------------------------------------------------------------------
 
 
-@sync_and_async
 def test_old_and_new_exclude_each_other(user, world):
     with redis.Redis(port=world.port or 0) as client:
         old, new = Original(client, "foo", timeout=30), user.lock(timeout=30)
@@ -120,7 +121,6 @@ def test_old_and_new_exclude_each_other(user, world):
         assert old.acquire(blocking=False)
 
 
-@sync_and_async
 def test_a_key_of_another_type_is_waited_for_as_set_nx_does(user, world):
     world.redis.command("HSET", "foo", "field", "1")
     lock = user.lock(timeout=30, sleep=0.05)
@@ -139,7 +139,6 @@ def test_a_key_of_another_type_is_waited_for_as_set_nx_does(user, world):
 # ---- intended differences --------------------------------------------------------------------------------------------
 
 
-@sync_and_async
 def test_without_a_timeout_it_is_kept_alive_and_ends_with_its_object(world):
     client = world.client(lock_watchdog_timeout=2.4)
     actor = world.actor()
@@ -152,7 +151,6 @@ def test_without_a_timeout_it_is_kept_alive_and_ends_with_its_object(world):
     world.until(lambda: pttl(world) < 1000, what="it is renewed no more, which happened every 0.8 s")
 
 
-@sync_and_async
 def test_time_is_never_cut_short(user, world):
     lock = user.lock(timeout=10)
     lock.acquire()
@@ -163,7 +161,6 @@ def test_time_is_never_cut_short(user, world):
             lock.extend(time_)
 
 
-@sync_and_async
 def test_a_lost_reply_neither_strands_a_hold_nor_prolongs_it_twice(world, proxy):
     """redis-py sees its own SET NX refused when it repeats it, and waits for itself."""
     user = User(world, world.redis_client(port=proxy.port))
@@ -187,7 +184,6 @@ def test_a_lost_reply_neither_strands_a_hold_nor_prolongs_it_twice(world, proxy)
     user.actor.do(module_of(world).client_of(user.redis).close)
 
 
-@sync_and_async
 def test_an_unknown_outcome_is_a_connection_error(world, proxy):
     client = world.through(proxy.port, timeout=1.2)
     lock = Remote(module_of(world).Lock(client.real, "foo", timeout=30), world.actor())
@@ -202,7 +198,6 @@ def test_an_unknown_outcome_is_a_connection_error(world, proxy):
 
 
 @interruptible
-@sync_and_async
 def test_one_interrupted_while_acquiring_leaves_nothing(world):
     user = User(world)
     user.actor = world.interruptible()

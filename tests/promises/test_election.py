@@ -20,9 +20,12 @@ from pyredisson._kinds.election import ElectionCore
 from pyredisson._shared import election as shared
 from tests.forms import ended
 from tests.worlds.base import Actor, Remote, World
-from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async, threads_only
+from tests.worlds.environments import asyncio_only, each_runtime, everywhere, sync_and_async, threads_only
+
+pytestmark = sync_and_async
 
 
+@everywhere
 def test_one_leads_and_the_next_one_has_a_greater_token(world, alice, bob):
     clients = world.client(), world.client()
     mine, theirs = (each.get(client, "leader_election") for each, client in zip((alice, bob), clients, strict=True))
@@ -86,7 +89,6 @@ class Candidate:
         self._actor.do(self.campaign.stop)
 
 
-@sync_and_async
 def test_a_campaign_leads_again_and_again_one_at_a_time(world, client):
     candidates = [Candidate(world, each) for each in (client, client, world.client())]
 
@@ -122,7 +124,6 @@ def leads(world: World, led: list[Any], error: BaseException | None = None) -> A
     return world.function(lead)
 
 
-@sync_and_async
 def test_run_blocks_until_its_client_is_closed(world, alice, bob):
     client, led = world.client(), []
     running = alice.start(client.real.get_leader_election("orders").run, leads(world, led))
@@ -137,7 +138,6 @@ def test_run_blocks_until_its_client_is_closed(world, alice, bob):
     assert "orders" not in world.redis.everything()
 
 
-@sync_and_async
 def test_run_ends_with_the_error_of_its_callback_when_it_has_resigned(world, client, alice, caplog):
     led, error = [], ValueError("no plan")
     with pytest.raises(ValueError, match="no plan"):
@@ -147,7 +147,6 @@ def test_run_ends_with_the_error_of_its_callback_when_it_has_resigned(world, cli
     assert "failed" not in caplog.text
 
 
-@sync_and_async
 @pytest.mark.parametrize("leading", [True, False], ids=["leading", "standing"])
 def test_run_is_interrupted(world, client, alice, leading):
     led = []
@@ -167,7 +166,6 @@ def test_run_is_interrupted(world, client, alice, leading):
         pass
 
 
-@sync_and_async
 def test_a_campaign_ends_with_its_block(world, client, alice):
     led = []
     campaign = Remote(alice.do(client.real.get_leader_election("orders").start, leads(world, led)), alice)
@@ -182,7 +180,6 @@ def test_a_campaign_ends_with_its_block(world, client, alice):
     assert "orders" not in world.redis.everything()
 
 
-@sync_and_async
 def test_a_campaign_that_waits_to_be_elected_is_stopped_at_once(world, client, alice, bob):
     with alice.get(world.client(), "leader_election").term():
         campaign = bob.do(client.real.get_leader_election("orders").start, leads(world, []))
@@ -192,7 +189,6 @@ def test_a_campaign_that_waits_to_be_elected_is_stopped_at_once(world, client, a
         assert time.monotonic() - began < 5
 
 
-@sync_and_async
 def test_a_campaign_that_is_closed_with_its_client_is_joined(world, client, alice):
     led = []
     campaign = alice.do(client.real.get_leader_election("orders").start, leads(world, led))
@@ -201,7 +197,6 @@ def test_a_campaign_that_is_closed_with_its_client_is_joined(world, client, alic
     assert alice.do(campaign.join) is True
 
 
-@sync_and_async
 def test_a_campaign_that_is_dropped_is_logged(world, client, alice, caplog):
     led = []
 
@@ -216,7 +211,6 @@ def test_a_campaign_that_is_dropped_is_logged(world, client, alice, caplog):
     world.until(lambda: "orders" not in world.redis.everything())
 
 
-@sync_and_async
 def test_a_campaign_that_was_stopped_may_be_dropped(world, client, alice, caplog):
     campaign = alice.do(client.real.get_leader_election("orders").start, leads(world, []))
     alice.do(campaign.stop)
@@ -225,7 +219,6 @@ def test_a_campaign_that_was_stopped_may_be_dropped(world, client, alice, caplog
     assert "dropped" not in caplog.text
 
 
-@sync_and_async
 def test_a_campaign_whose_callback_fails_stands_again(world, caplog):
     candidate = Candidate(world, world.client(), fails=True)
     world.until(lambda: len(candidate.began) == 2)
@@ -233,7 +226,6 @@ def test_a_campaign_whose_callback_fails_stands_again(world, caplog):
     assert "the callback of the election 'orders' failed" in caplog.text
 
 
-@sync_and_async
 def test_observers_are_told_of_each_change(world, alice, bob):
     client, other = world.client(), world.client()
     seen = []
@@ -253,7 +245,6 @@ def test_observers_are_told_of_each_change(world, alice, bob):
     assert len(seen) == 5
 
 
-@sync_and_async
 def test_a_campaign_that_led_before_goes_on_after_a_loss(world):
     candidate = Candidate(world, world.client(lock_watchdog_timeout=1.5))
     world.until(lambda: candidate.began)
@@ -266,7 +257,6 @@ def test_a_campaign_that_led_before_goes_on_after_a_loss(world):
     candidate.stop()
 
 
-@sync_and_async
 def test_a_term_ends_with_its_lease_if_its_client_was_closed(world):
     client = world.client(lock_watchdog_timeout=1.5)
     candidate = Candidate(world, client)
@@ -276,7 +266,6 @@ def test_a_term_ends_with_its_lease_if_its_client_was_closed(world):
     candidate.stop()
 
 
-@sync_and_async
 def test_who_lost_leadership_leads_no_longer_while_its_callback_runs(world):
     candidate = Candidate(world, world.client(lock_watchdog_timeout=1.5), goes_on=True)
     world.until(lambda: candidate.began)
@@ -305,7 +294,6 @@ def test_a_campaign_is_stopped_when_it_has_resigned(world, monkeypatch):
     assert "orders" not in world.redis.everything()
 
 
-@sync_and_async
 def test_a_callback_that_could_never_run_is_refused(world):
     async def of_the_other_form(_): ...
 
@@ -345,7 +333,6 @@ def test_a_plain_function_cannot_lead_and_nothing_begins_outside_an_event_loop(w
             call()
 
 
-@sync_and_async
 def test_the_times_of_campaigns_and_terms_are_checked(world, client, alice):
     led, wrong = [], [("x", TypeError), (True, TypeError), (-1, ValueError), (math.nan, ValueError)]
     campaign = alice.do(client.real.get_leader_election("orders").start, leads(world, led))
@@ -404,7 +391,6 @@ def test_who_leads_is_not_known_without_a_server(world, client):
             call()
 
 
-@sync_and_async
 def test_a_campaign_leads_until_its_callback_returns_however_often_it_is_stopped(world):
     began, may_end, actor, other = threading.Event(), threading.Event(), world.actor(), world.actor()
 

@@ -13,9 +13,12 @@ from pyredisson._core.requests import AcquireCall, ForceCall, LockAcquired
 from pyredisson._core.watchdog import Renewal
 from tests.promises.kinds import handle, lock_of, not_owned, raises_lost
 from tests.worlds.base import KEPT, Remote, World
-from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
+from tests.worlds.environments import asyncio_only, each_runtime, everywhere, sync_and_async
+
+pytestmark = sync_and_async
 
 
+@everywhere
 @pytest.mark.parametrize("lease", [20, 20.0, timedelta(seconds=20)], ids=["int", "float", "timedelta"])
 def test_a_lease_may_be_any_kind_of_time(world, mine, lease):
     assert mine.try_lock(lease_time=lease)
@@ -28,6 +31,7 @@ def test_a_lease_may_be_any_kind_of_time(world, mine, lease):
         assert 15 < world.redis.ttl("orders") <= 20
 
 
+@everywhere
 def test_the_time_to_live_is_in_seconds(world, mine, theirs):
     assert mine.remain_time_to_live() is None
     mine.lock(20)
@@ -67,6 +71,7 @@ KINDS = [
 ]
 
 
+@everywhere
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_lease_is_prolonged_and_never_shortened(world, alice, kind):
     mine = Remote(lock_of(world, kind), alice)
@@ -99,7 +104,6 @@ def test_a_lost_lock_is_not_extended(world, kind, mine):
     raises_lost(mine.unlock)
 
 
-@sync_and_async
 def test_the_token_of_a_token_lock_is_that_of_its_holder(world, client, alice, bob):
     mine, theirs = handle(alice, client, "token_lock"), handle(bob, client, "token_lock")
     seen = []
@@ -128,7 +132,6 @@ def test_a_block_that_is_extended_lasts_longer(world, client, alice, kind):
     raises_lost(alice.do, lease.extend, 60, match="its block has already been left")
 
 
-@sync_and_async
 @pytest.mark.parametrize("kind", ["lock", "fenced_lock", "fair_lock", "write_lock", "read_lock"])
 @pytest.mark.parametrize("block", [False, True], ids=["lock", "hold"])
 def test_who_acquires_while_the_lock_is_forced_open_is_renewed_and_notified(world, kind, block):
@@ -161,7 +164,6 @@ def test_who_acquires_while_the_lock_is_forced_open_is_renewed_and_notified(worl
     world.until(lambda: len(lost) == 2, what="the holder, and who acquired it then")
 
 
-@sync_and_async
 @pytest.mark.parametrize("kind", ["lock", "fenced_lock", "write_lock"])
 @pytest.mark.parametrize("lease", [None, 60], ids=["renewed", "fixed"])
 @pytest.mark.parametrize("joins", [False, True], ids=["first", "joins"])
@@ -202,7 +204,6 @@ def test_what_a_forced_unlock_takes_of_what_was_acquired_meanwhile_is_lost_at_on
     world.until(lambda: lost, within=10, what="whose third of the lease is twice as long")
 
 
-@sync_and_async
 def test_an_extension_is_repeated_if_an_inner_block_was_left_before_its_answer_was_read(world, alice, bob):
     client = world.client(presence=False, lock_watchdog_timeout=900)
     mine, runtime = alice.lock(client), client.real._core.runtime
@@ -256,7 +257,6 @@ def test_a_fixed_lease_that_runs_out_says_that_nothing_renews_it(world, alice, c
         world.pass_time(0.4)
 
 
-@sync_and_async
 @pytest.mark.parametrize("kind", ["lock", "token_lock", "multi_lock"])
 def test_an_extension_that_is_answered_after_the_lease_has_ended_is_none(world, proxy, alice, kind):
     mine = handle(alice, world.through(proxy.port, timeout=9, presence=False), kind)
@@ -266,7 +266,6 @@ def test_an_extension_that_is_answered_after_the_lease_has_ended_is_none(world, 
     not_owned(mine.ensure_held)
 
 
-@sync_and_async
 @pytest.mark.parametrize("call", ["lock", "try_lock"])
 def test_what_joins_a_lease_that_has_ended_meanwhile_is_a_hold_of_its_own(world, proxy, alice, call):
     mine = handle(alice, world.through(proxy.port, timeout=9, presence=False), "lock")
@@ -282,7 +281,6 @@ def test_what_joins_a_lease_that_has_ended_meanwhile_is_a_hold_of_its_own(world,
     raises_lost(mine.unlock, match="its lease expired")
 
 
-@sync_and_async
 def test_who_joins_a_lease_that_another_one_has_taken_over_leaves_the_queue(world, alice, bob):
     client = world.client(presence=False)
     mine, theirs = handle(alice, client, "fair_lock"), handle(bob, world.client(), "fair_lock")
@@ -309,7 +307,6 @@ def test_who_joins_a_lease_that_another_one_has_taken_over_leaves_the_queue(worl
     theirs.unlock()
 
 
-@sync_and_async
 @pytest.mark.parametrize("case", ["fixed", "persistent"])
 def test_a_look_after_a_forced_unlock_ends_nothing(world, case):
     """What was acquired before its answer was read is as it would be without it."""

@@ -11,6 +11,8 @@ from tests.promises.kinds import handle, over, raises_lost
 from tests.worlds.base import KEPT
 from tests.worlds.environments import each_runtime, sync_and_async
 
+pytestmark = each_runtime
+
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
 
 each_kind = pytest.mark.parametrize(
@@ -31,7 +33,6 @@ def refused(lock, error=LockNotOwnedError, match="."):
     return refusal.value
 
 
-@each_runtime
 @each_kind
 def test_only_the_holder_passes(client, alice, bob, kind):
     mine, theirs = handle(alice, client, kind), handle(bob, client, kind)
@@ -66,7 +67,6 @@ def test_it_asks_no_server(world, alice, bob, proxy):
     mine.unlock()
 
 
-@each_runtime
 @pytest.mark.parametrize("how", ["with", "hold"])
 def test_a_lock_that_was_taken_away_is_lost(world, alice, how):
     lost = []
@@ -80,7 +80,6 @@ def test_a_lock_that_was_taken_away_is_lost(world, alice, how):
     refused(mine)
 
 
-@each_runtime
 def test_a_fixed_lease_that_has_run_out_is_lost(world, client, mine):
     mine.lock(lease_time=2)
     mine.ensure_held()
@@ -90,7 +89,6 @@ def test_a_fixed_lease_that_has_run_out_is_lost(world, client, mine):
     refused(mine)
 
 
-@each_runtime
 def test_what_another_owner_forced_open_is_lost(client, mine, theirs):
     mine.lock()
     theirs.force_unlock()
@@ -98,7 +96,6 @@ def test_what_another_owner_forced_open_is_lost(client, mine, theirs):
     raises_lost(mine.unlock)
 
 
-@each_runtime
 def test_a_made_owner_is_asked_and_not_the_thread(client, alice, bob):
     owner = client.real.new_owner()
     first, second = (actor.get(client, "lock", owner=owner) for actor in (alice, bob))
@@ -108,7 +105,6 @@ def test_a_made_owner_is_asked_and_not_the_thread(client, alice, bob):
     owner.close()
 
 
-@each_runtime
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_of_a_multi_lock_enough_members_must_be_certain(world, alice, bob, nodes):
     lost = []
@@ -135,7 +131,6 @@ def test_of_a_multi_lock_enough_members_must_be_certain(world, alice, bob, nodes
     refused(mine)
 
 
-@each_runtime
 def test_a_re_entry_and_the_block_around_it(world, mine):
     with mine.hold():
         with mine:
@@ -144,7 +139,6 @@ def test_a_re_entry_and_the_block_around_it(world, mine):
     refused(mine)
 
 
-@each_runtime
 def test_extending_what_is_not_held_speaks_of_no_release(mine, theirs):
     theirs.lock()
     with pytest.raises(LockNotOwnedError, match="it is held by") as refusal:

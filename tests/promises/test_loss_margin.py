@@ -16,6 +16,8 @@ from tests.promises.kinds import handle, over, raises_lost
 from tests.worlds.base import KEPT, Remote
 from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
 
+pytestmark = each_runtime
+
 LEASE, MARGIN = 3.0, 1.2
 PERMITS = "permit_expirable_semaphore"
 
@@ -29,7 +31,6 @@ def single(actor, client, kind):
     return handle(actor, client, kind, permits=1) if kind == PERMITS else handle(actor, client, kind)
 
 
-@each_runtime
 @each_kind
 def test_a_hold_is_lost_before_its_lease_ends_and_no_other_owner_begins(world, alice, bob, kind, key):
     lost, called = [], []
@@ -51,7 +52,6 @@ def test_a_hold_is_lost_before_its_lease_ends_and_no_other_owner_begins(world, a
     assert called == [1]
 
 
-@each_runtime
 @each_kind
 def test_until_the_lease_ends_on_the_server_no_error_speaks_of_an_overlap(world, alice, kind, key, caplog):
     """It says for how long no other owner can begin; once that is over, that they may have."""
@@ -73,7 +73,6 @@ def test_until_the_lease_ends_on_the_server_no_error_speaks_of_an_overlap(world,
     assert all(re.search(rf"; {EARLY.lower()}\.\d s$", each) for each in logged), logged
 
 
-@each_runtime
 @each_kind
 def test_a_loss_by_the_margin_does_not_deny_that_the_lease_was_taken_away(world, alice, bob, kind, key):
     """The client cannot know it."""
@@ -93,7 +92,6 @@ EARLY = r"Unless it was taken away, no one else can acquire it for another \d"
 LONG, WIDE = 12.0, 10.5
 
 
-@each_runtime
 def test_so_does_a_fixed_lease_that_ran_out(world, alice, bob):
     """The unlock frees it, so that it says nothing of the time from then on."""
     mine, theirs = (single(who, world.client(loss_margin=WIDE), "lock") for who in (alice, bob))
@@ -104,7 +102,6 @@ def test_so_does_a_fixed_lease_that_ran_out(world, alice, bob):
     assert theirs.try_lock()
 
 
-@each_runtime
 @each_kind
 def test_nothing_is_said_of_a_lease_that_was_taken_away(world, alice, bob, kind, key):
     client = world.client(loss_margin=WIDE)
@@ -118,7 +115,6 @@ def test_nothing_is_said_of_a_lease_that_was_taken_away(world, alice, bob, kind,
             raises_lost(lease.ensure_held, match=r"force-unlocked by this client.*may have overlapped")
 
 
-@each_runtime
 @pytest.mark.parametrize("kind", ["lock", "multi_lock"])
 def test_an_inner_block_lets_no_one_begin_before_the_outer_one_is_left(world, alice, bob, kind):
     client = world.client(loss_margin=WIDE)
@@ -131,7 +127,6 @@ def test_an_inner_block_lets_no_one_begin_before_the_outer_one_is_left(world, al
     assert theirs.try_lock()
 
 
-@each_runtime
 def test_nothing_is_said_of_a_lease_that_has_been_renewed_or_released_since(world, alice, bob):
     mine, theirs = (single(who, world.client(loss_margin=WIDE), "lock") for who in (alice, bob))
     mine.lock(LONG)
@@ -175,7 +170,6 @@ def test_nothing_is_said_of_a_lease_that_a_clock_has_put_in_doubt(world, alice, 
     assert not [each for each in lost if isinstance(each, events.Lost) and isinstance(each.reason, InMargin)]
 
 
-@each_runtime
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_a_multi_lock_says_for_how_long_no_other_owner_can_begin(world, alice, nodes):
     config = {"loss_margin": WIDE}
@@ -187,7 +181,6 @@ def test_a_multi_lock_says_for_how_long_no_other_owner_can_begin(world, alice, n
         raises_lost(lease.ensure_held, match=EARLY)
 
 
-@each_runtime
 @pytest.mark.parametrize("kind", ["lock", PERMITS])
 def test_what_is_renewed_is_kept_and_the_server_is_asked_for_the_same_lease(world, alice, kind):
     client = world.client(lock_watchdog_timeout=KEPT, loss_margin=MARGIN)
@@ -218,7 +211,6 @@ def test_what_cannot_be_renewed_is_lost_before_its_lease_ends(world, alice, bob,
     proxy.heal()
 
 
-@each_runtime
 def test_a_lock_without_a_block_ends_by_then_and_can_be_acquired_anew(world, alice):
     client = world.client(loss_margin=MARGIN)
     mine = alice.lock(client)
@@ -234,7 +226,6 @@ def test_a_lock_without_a_block_ends_by_then_and_can_be_acquired_anew(world, ali
     assert not mine.is_locked()
 
 
-@each_runtime
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_a_multi_lock_follows_that_of_its_clients(world, alice, nodes):
     config = {"loss_margin": MARGIN}
@@ -253,7 +244,6 @@ def test_a_multi_lock_follows_that_of_its_clients(world, alice, nodes):
         several.hold(lease_time=MARGIN)
 
 
-@each_runtime
 def test_run_once_follows_it(world, alice):
     client = world.client(loss_margin=MARGIN)
     with pytest.raises(ValueError, match=r"at_most=1\.2 must be longer than Config\.loss_margin"):
@@ -265,7 +255,6 @@ def test_run_once_follows_it(world, alice):
         assert world.redis.ttl("report") > 0
 
 
-@each_runtime
 def test_a_term_of_a_leader_follows_it(world, alice):
     client = world.client(lock_watchdog_timeout=LEASE, loss_margin=MARGIN)
     election = alice.get(client, "leader_election")
@@ -273,7 +262,6 @@ def test_a_term_of_a_leader_follows_it(world, alice):
         assert 0 < term.remaining() <= certain_for(3000, MARGIN)
 
 
-@each_runtime
 @pytest.mark.parametrize("kind", ["lock", "fenced_lock", "token_lock", PERMITS, "multi_lock"])
 def test_a_fixed_lease_of_which_clock_drift_leaves_nothing_is_refused(world, alice, kind):
     """It would be lost before its grant arrives, however soon that is."""
@@ -287,7 +275,6 @@ def test_a_fixed_lease_of_which_clock_drift_leaves_nothing_is_refused(world, ali
     assert world.redis.everything().keys() <= {"orders"}, "nothing was sent"
 
 
-@each_runtime
 @each_kind
 def test_a_fixed_lease_that_is_not_longer_is_refused(world, alice, kind, key):
     mine = single(alice, world.client(loss_margin=MARGIN), kind)
@@ -321,7 +308,6 @@ def test_the_block_is_cancelled_before_its_lease_ends(world):
     assert world.now() - began < LEASE
 
 
-@each_runtime
 def test_a_loss_by_the_margin_is_an_event_once(world, alice):
     seen = []
     mine = alice.lock(world.client(loss_margin=MARGIN, listeners=(seen.append,)))
@@ -331,7 +317,6 @@ def test_a_loss_by_the_margin_is_an_event_once(world, alice):
     assert len([each for each in seen if isinstance(each, events.Lost)]) == 1
 
 
-@each_runtime
 def test_a_multi_lock_in_a_block_of_a_member_says_nothing_of_what_it_has_freed(world, alice, bob):
     client = world.client(loss_margin=WIDE)
     several, member = handle(alice, client, "multi_lock"), alice.lock(client)
@@ -343,7 +328,6 @@ def test_a_multi_lock_in_a_block_of_a_member_says_nothing_of_what_it_has_freed(w
         raises_lost(lease.ensure_held, match=EARLY)
 
 
-@each_runtime
 def test_what_ran_out_before_keeps_nothing_from_being_freed(world, alice, bob):
     mine, theirs = (single(who, world.client(loss_margin=WIDE), "lock") for who in (alice, bob))
     for lease in (LONG, LONG + 1):

@@ -16,6 +16,8 @@ from tests.waiting import soon
 from tests.worlds.base import KEPT
 from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async, threads_only
 
+pytestmark = each_runtime
+
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
 PERMITS = "permit_expirable_semaphore"
 each_kind = pytest.mark.parametrize(
@@ -27,7 +29,6 @@ def single(actor, client, kind):
     return handle(actor, client, kind, permits=1) if kind == PERMITS else handle(actor, client, kind)
 
 
-@each_runtime
 @each_kind
 @pytest.mark.parametrize("lease", [None, 60])
 def test_it_is_called_once_and_not_for_other_blocks(world, alice, bob, kind, key, lease):
@@ -49,7 +50,6 @@ def test_it_is_called_once_and_not_for_other_blocks(world, alice, bob, kind, key
     assert (called, other, len(told)) == ([1], [], 1)
 
 
-@each_runtime
 @each_kind
 def test_it_is_not_called_without_a_loss_nor_after_its_block(world, alice, kind, key):
     called = []
@@ -91,7 +91,6 @@ def test_it_is_called_for_a_block_that_is_left_before_its_loss_is_reported(world
     assert called == [1]
 
 
-@each_runtime
 def test_the_blocks_of_one_owner_have_a_callback_each(world, alice):
     outer, inner, left = [], [], []
     client = world.client(lock_watchdog_timeout=SHORT)
@@ -105,7 +104,6 @@ def test_the_blocks_of_one_owner_have_a_callback_each(world, alice):
     assert (outer, inner, left) == ([1], [1], [])
 
 
-@each_runtime
 @pytest.mark.parametrize("kind", ["lock", "multi_lock"])
 @pytest.mark.parametrize("how", ["unlock", "force_unlock"])
 def test_it_is_not_called_for_a_later_hold_of_the_same_owner(world, alice, kind, how):
@@ -143,7 +141,6 @@ def test_a_block_is_not_cancelled_for_a_later_hold_of_its_task(world, how):
     world.run(main)
 
 
-@each_runtime
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_that_of_a_multi_lock_is_called_when_too_few_members_are_left(world, alice, nodes):
     called = []
@@ -181,7 +178,6 @@ def test_what_it_raises_is_logged_and_a_block_that_waits_in_it_delays_no_other(w
         go_on.set()
 
 
-@each_runtime
 def test_what_cannot_be_called_without_arguments_is_refused_at_once(mine):
     with pytest.raises(TypeError, match="on_loss must be a function, called without arguments, not 5"):
         mine.hold(on_loss=5)

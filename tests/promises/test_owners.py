@@ -14,7 +14,9 @@ from tests.promises.kinds import handle, make, not_owned, raises_lost, rival
 from tests.servers import HOST
 from tests.waiting import soon
 from tests.worlds.base import KEPT
-from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
+from tests.worlds.environments import asyncio_only, each_runtime, everywhere, sync_and_async
+
+pytestmark = sync_and_async
 
 KINDS = ["lock", "fair_lock", "spin_lock", "fenced_lock", "non_reentrant_lock", "non_reentrant_fair_lock", "token_lock"]
 KINDS += ["read_lock", "write_lock", "multi_lock"]
@@ -116,6 +118,7 @@ def test_what_was_held_in_a_closed_event_loop_is_reported_as_lost_in_the_next(wo
 # ---- owners that are made --------------------------------------------------------------------------------------------
 
 
+@everywhere
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_owner_acquires_here_and_releases_there(alice, bob, carol, client, kind):
     owner = client.real.new_owner()
@@ -130,6 +133,7 @@ def test_an_owner_acquires_here_and_releases_there(alice, bob, carol, client, ki
     assert other.try_lock()
 
 
+@everywhere
 def test_an_owner_re_enters_from_any_thread_or_task(world, client, alice, bob):
     owner = client.real.new_owner()
     mine, theirs = handle(alice, client, "lock", owner=owner), handle(bob, client, "lock", owner=owner)
@@ -139,7 +143,6 @@ def test_an_owner_re_enters_from_any_thread_or_task(world, client, alice, bob):
     assert world.redis.ttl("orders") is None
 
 
-@sync_and_async
 def test_two_owners_exclude_each_other_on_one_thread(world):
     client, actor = world.client(), world.actor()
     one, other = (handle(actor, client, "lock", owner=client.real.new_owner()) for _ in range(2))
@@ -150,13 +153,11 @@ def test_two_owners_exclude_each_other_on_one_thread(world):
     assert other.try_lock() is True
 
 
-@sync_and_async
 def test_the_locks_of_a_multi_lock_are_of_one_owner(world, client):
     with pytest.raises(ValueError, match="one owner"):
         world.api.MultiLock(make(client, "lock", "a", owner=client.real.new_owner()), make(client, "lock", "b"))
 
 
-@sync_and_async
 def test_a_wait_at_a_condition_is_a_call_of_its_owner(world, alice, bob, client):
     owner = client.real.new_owner()
     mine, theirs = handle(alice, client, "lock", owner=owner), handle(bob, client, "lock", owner=owner)
@@ -171,7 +172,6 @@ def test_a_wait_at_a_condition_is_a_call_of_its_owner(world, alice, bob, client)
     assert not mine.is_locked()
 
 
-@sync_and_async
 def test_an_owner_makes_one_call_at_a_time(world, alice, bob, carol, client):
     owner = client.real.new_owner()
     other = carol.lock(client)
@@ -186,7 +186,6 @@ def test_an_owner_makes_one_call_at_a_time(world, alice, bob, carol, client):
     theirs.unlock()
 
 
-@sync_and_async
 def test_the_lock_of_an_owner_is_renewed_after_its_thread_or_task_has_ended(world, alice, bob):
     client = world.client(lock_watchdog_timeout=KEPT)
     owner = client.real.new_owner()
@@ -197,7 +196,6 @@ def test_the_lock_of_an_owner_is_renewed_after_its_thread_or_task_has_ended(worl
     assert world.redis.ttl("orders") is None
 
 
-@sync_and_async
 @pytest.mark.parametrize("end", ["closed", "dropped"])
 def test_the_lock_of_a_closed_or_collected_owner_is_renewed_no_longer(world, end, caplog):
     client = world.client(lock_watchdog_timeout=4.0)
@@ -213,7 +211,6 @@ def test_the_lock_of_a_closed_or_collected_owner_is_renewed_no_longer(world, end
     assert f"owner was {end} without releasing it" in caplog.text
 
 
-@sync_and_async
 def test_neither_is_its_block(world, caplog):
     client = world.client(lock_watchdog_timeout=1.5)
     owner = client.real.new_owner()
@@ -231,7 +228,6 @@ def test_neither_is_its_block(world, caplog):
     assert caplog.text.count("owner was closed without releasing it") == 1
 
 
-@sync_and_async
 @pytest.mark.parametrize("kind", ["lock", "fenced_lock", "token_lock", "multi_lock"])
 def test_a_closed_owner_releases_but_acquires_nothing(world, client, kind):
     owner = client.real.new_owner()
@@ -245,7 +241,6 @@ def test_a_closed_owner_releases_but_acquires_nothing(world, client, kind):
     assert other.try_lock() is True
 
 
-@sync_and_async
 def test_an_invalid_or_closed_owner_is_refused_at_once(world):
     client = world.client().real
     with pytest.raises(TypeError, match="new_owner"):

@@ -10,6 +10,8 @@ from tests.command_line import run_python
 from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import asyncio_only, sync_and_async, threads_only
 
+pytestmark = threads_only
+
 PRELUDE = '''
 import asyncio, multiprocessing, os, sys, threading, time, redis
 from tests.children import begin, in_child
@@ -66,7 +68,6 @@ def run_script(world: ClockWorld, script: str) -> str:
     return done.stdout
 
 
-@threads_only
 def test_a_process_that_never_closes_its_client_ends(world):
     """While it holds a lock, while a daemon waits for one, while a callback blocks."""
     script = """
@@ -176,7 +177,6 @@ def test_leases_that_are_inherited_by_a_fork_are_lost(world, start):
     assert run_script(world, script) == "the parent held 11\n"
 
 
-@threads_only
 def test_an_owner_that_is_in_a_call_of_the_parent_is_in_none_of_the_child(world):
     script = """
         client = pyredisson.Redisson.from_url(sys.argv[1])
@@ -210,7 +210,6 @@ def test_an_owner_that_is_in_a_call_of_the_parent_is_in_none_of_the_child(world)
     assert run_script(world, script) == "the child had it\nthe end\n"
 
 
-@threads_only
 @pytest.mark.parametrize("kind", ["lock", "multi_lock"])
 def test_the_child_of_a_fork_is_not_warned_of_what_its_parent_holds(world, kind):
     script = f"""

@@ -17,8 +17,9 @@ from tests.waiting import soon
 from tests.worlds.base import KEPT, PATIENCE, Remote
 from tests.worlds.environments import asyncio_only, sync_and_async, threads_only
 
+pytestmark = sync_and_async
 
-@sync_and_async
+
 def test_what_was_held_is_lost_and_the_client_goes_on(world, alice, bob):
     lost = []
     client = world.client(on_lock_lost=lambda name, number: lost.append(name))
@@ -39,7 +40,6 @@ def test_what_was_held_is_lost_and_the_client_goes_on(world, alice, bob):
     waiting.result()
 
 
-@sync_and_async
 def test_all_is_lost_before_a_listener_hears_of_any_of_it(world, alice, bob):
     seen = []
     client = world.client(
@@ -50,7 +50,6 @@ def test_all_is_lost_before_a_listener_hears_of_any_of_it(world, alice, bob):
     assert seen == [[True, True]] * 2
 
 
-@sync_and_async
 def test_a_multi_lock_is_lost_whose_client_becomes_another_one_in_the_middle_of_its_unlock(world, proxy, alice):
     other = world.through(proxy.port)
     several = over(alice, [world.client().real.get_lock("orders"), other.real.get_lock("bills")])
@@ -66,7 +65,6 @@ def test_a_multi_lock_is_lost_whose_client_becomes_another_one_in_the_middle_of_
     not_owned(several.unlock)
 
 
-@sync_and_async
 def test_permits_and_multi_locks_are_lost_too(world, client, alice):
     permits = alice.get(client, "permit_expirable_semaphore", "permits")
     permits.try_set_permits(1)
@@ -82,7 +80,6 @@ def test_permits_and_multi_locks_are_lost_too(world, client, alice):
     assert semaphore.available_permits() == 0
 
 
-@sync_and_async
 def test_who_waits_is_woken(world, client, alice, bob, theirs):
     alice.lock(world.client()).lock()
     waiting = bob.start(theirs.lock)
@@ -94,7 +91,6 @@ def test_who_waits_is_woken(world, client, alice, bob, theirs):
         client.renew_identity()
 
 
-@sync_and_async
 @pytest.mark.parametrize("noticed", ["by the watchdog", "by a new connection"])
 def test_a_restored_copy_is_another_client(world, alice, monkeypatch, noticed):
     lost = []
@@ -121,7 +117,6 @@ def test_a_restored_copy_is_another_client(world, alice, monkeypatch, noticed):
     assert next(iter(world.redis.hash("orders"))).startswith(before)  # It is the original's, and left to it.
 
 
-@sync_and_async
 def test_an_origin_that_cannot_be_read_is_no_copy(world, alice, monkeypatch):
     client = world.client(lock_watchdog_timeout=KEPT)
     before, lock = client.id, alice.lock(client)
@@ -164,7 +159,6 @@ def attempts(client, name="orders"):
     return sum(own.request_id for own in client.real._core.ownerships.of(name))
 
 
-@sync_and_async
 @pytest.mark.parametrize("kind", ["spin_lock", "token_lock", "multi_lock of spin_locks"])
 def test_a_wait_by_attempts_alone_ends(world, client, alice, bob, kind):
     kind, _, members = kind.partition(" of ")
@@ -183,7 +177,6 @@ def test_a_wait_by_attempts_alone_ends(world, client, alice, bob, kind):
     assert theirs.try_lock() or members  # The members that were held before are lost, and expire.
 
 
-@sync_and_async
 def test_a_long_pause_between_attempts_ends_soon(world, client, alice, bob):
     alice.lock(world.client()).lock()
     waiting = bob.start(bob.get(client, "spin_lock", "orders", ConstantBackoff(600)).lock)
@@ -192,7 +185,6 @@ def test_a_long_pause_between_attempts_ends_soon(world, client, alice, bob):
     assert isinstance(waiting.error(), ClientClosedError)
 
 
-@sync_and_async
 def test_a_quorum_is_not_acquired_under_an_earlier_id(world, alice, bob):
     clients = world.nodes(3, quorum_node_timeout=2.0)
     holder = over(alice, [client.real.get_token_lock("orders") for client in clients])
@@ -206,7 +198,6 @@ def test_a_quorum_is_not_acquired_under_an_earlier_id(world, alice, bob):
     assert over(bob, [clients[0].real.get_token_lock("orders")]).try_lock(), "nothing was left there"
 
 
-@sync_and_async
 def test_a_condition_is_left_to_the_earlier_client(world, client, alice, bob):
     condition = alice.get(client, "condition")
     condition.enter()
@@ -252,7 +243,6 @@ def renew_before_a_grant_is_noted(world, client, monkeypatch, path):
         monkeypatch.setattr(Pipe, "post", post_one)
 
 
-@sync_and_async
 @pytest.mark.parametrize("path", ["general", "fast"])
 def test_what_is_granted_meanwhile_is_left_to_its_lease(world, alice, bob, monkeypatch, path):
     client = world.client(lock_watchdog_timeout=2.4, check_lock_synced_slaves=False)
@@ -273,7 +263,6 @@ def test_what_is_granted_meanwhile_is_left_to_its_lease(world, alice, bob, monke
     assert owner.startswith(client.id)
 
 
-@sync_and_async
 @pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore"])
 @pytest.mark.parametrize("block", [False, True], ids=["acquire", "hold"])
 def test_permits_that_are_granted_meanwhile_are_lost(world, alice, monkeypatch, kind, block):
@@ -287,7 +276,6 @@ def test_permits_that_are_granted_meanwhile_are_lost(world, alice, monkeypatch, 
     assert mine.available_permits() == 0
 
 
-@sync_and_async
 @pytest.mark.parametrize("renewed", [0, 1])
 @pytest.mark.parametrize("how", ["hold", "with", "unlock"])
 def test_a_multi_lock_releases_what_its_other_clients_hold(world, alice, bob, renewed, how):
@@ -303,7 +291,6 @@ def test_a_multi_lock_releases_what_its_other_clients_hold(world, alice, bob, re
     assert list(world.redis.hash("ab"[renewed])) == [owner], "and this one is left to its lease"
 
 
-@sync_and_async
 def test_a_quorum_that_stands_is_released_without_an_error(world, alice, bob):
     clients = world.nodes(3, quorum_node_timeout=2.0)
     several = over(alice, [client.real.get_lock("orders") for client in clients])
@@ -315,7 +302,6 @@ def test_a_quorum_that_stands_is_released_without_an_error(world, alice, bob):
     assert [len(world.node(index).hash("orders")) for index in range(3)] == [1, 0, 0]
 
 
-@sync_and_async
 def test_a_multi_lock_of_one_client_is_left_to_the_earlier_one(world, client, alice):
     several = over(alice, [client.real.get_lock(name) for name in "ab"])
     block = several.hold()
@@ -326,7 +312,6 @@ def test_a_multi_lock_of_one_client_is_left_to_the_earlier_one(world, client, al
     assert world.redis.everything() == before
 
 
-@sync_and_async
 def test_blocks_of_a_semaphore_know_their_own_permits(world, client, alice, bob):
     mine = alice.get(client, "semaphore", permits=3)
     theirs = Remote(mine.real, bob)
@@ -386,7 +371,6 @@ def lock_of(actor, client, kind):
     return actor.get(client, kind)
 
 
-@sync_and_async
 @pytest.mark.parametrize("kind", LOCKS)
 def test_each_unlock_of_what_was_held_says_that_it_is_lost(world, client, alice, kind):
     mine, levels = lock_of(alice, client, kind), 1
@@ -404,7 +388,6 @@ def test_each_unlock_of_what_was_held_says_that_it_is_lost(world, client, alice,
     assert client.real._core.lost_before == {}
 
 
-@sync_and_async
 @pytest.mark.parametrize("block", ["with", "hold"])
 def test_leaving_a_block_and_a_reentry_in_it_say_that_it_is_lost(world, client, alice, block):
     mine = alice.lock(client)
@@ -420,7 +403,6 @@ def test_leaving_a_block_and_a_reentry_in_it_say_that_it_is_lost(world, client, 
     assert mine.try_lock()
 
 
-@sync_and_async
 def test_a_forced_unlock_frees_what_was_held_before(world, client, alice):
     mine = alice.lock(client)
     mine.lock()
@@ -430,7 +412,6 @@ def test_a_forced_unlock_frees_what_was_held_before(world, client, alice):
     assert mine.try_lock()
 
 
-@sync_and_async
 def test_a_made_owner_learns_that_its_hold_is_lost(world, client, alice):
     owner = client.real.new_owner()
     mine = alice.get(client, "lock", owner=owner)
@@ -440,7 +421,6 @@ def test_a_made_owner_learns_that_its_hold_is_lost(world, client, alice):
         raises_lost(use, match="new identity")
 
 
-@sync_and_async
 def test_an_unlock_under_way_says_that_the_hold_is_lost(world, proxy, alice):
     client = world.through(proxy.port)
     mine = alice.lock(client)

@@ -15,6 +15,8 @@ from tests.promises.kinds import handle, raises_lost
 from tests.worlds.base import Remote
 from tests.worlds.environments import each_runtime, sync_and_async
 
+pytestmark = each_runtime
+
 BLOCKING = [True, False, 1, 0, 2, None, "yes", [], 1.5]
 TIMEOUTS = [-1, -1.0, 0, 0.05, True, False, -2, -0.5, math.nan, math.inf, -math.inf, 1e20, 10**30]
 TIMEOUTS += [threading.TIMEOUT_MAX * 2, "5", 5j, timedelta(seconds=5), 5]
@@ -51,7 +53,6 @@ def test_acquire_accepts_the_arguments_of_threadings(client, alice, bob):
     assert alice.lock(client, "held").is_held_by_current_thread()
 
 
-@each_runtime
 def test_acquire_waits_without_a_limit_for_none_as_other_methods_do(world, client, alice, bob):
     mine, theirs = alice.lock(client), bob.lock(client)
     assert mine.acquire(timeout=None)
@@ -62,7 +63,6 @@ def test_acquire_waits_without_a_limit_for_none_as_other_methods_do(world, clien
     assert waiting.result() is True
 
 
-@each_runtime
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "token_lock", "read_lock", "multi_lock"])
 def test_a_block_gives_the_handle(world, client, alice, kind):
     if kind == "multi_lock":
@@ -79,7 +79,6 @@ def waits_for_ever(blocking: Any = True, timeout: Any = -1) -> bool:
     return bool(blocking) and (timeout == -1 or timeout > 1 or timeout is True)
 
 
-@each_runtime
 def test_the_state_can_be_printed(world, client, alice, bob, mine):
     assert repr(mine) == "<Lock 'orders'>"
     mine.lock()
@@ -92,7 +91,6 @@ def test_the_state_can_be_printed(world, client, alice, bob, mine):
     waiting.result()
 
 
-@each_runtime
 @pytest.mark.parametrize("kind", ["lock", "multi_lock"])
 def test_what_has_ended_is_not_printed_as_held(world, client, alice, kind):
     mine = handle(alice, client, kind)

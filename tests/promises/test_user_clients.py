@@ -18,6 +18,8 @@ from tests.worlds.clock import ClockWorld
 from tests.worlds.environments import in_real_time, sync_and_async
 from tests.worlds.store import CHANNEL
 
+pytestmark = sync_and_async
+
 SETTINGS: dict[str, dict[str, Any]] = {
     "decoded": {"decode_responses": True},
     "resp2": {"protocol": 2},
@@ -70,7 +72,6 @@ def everything_works(world: ClockWorld, users: Any, *, renewal: bool = False) ->
     world.until(lambda: world.redis.subscribers(CHANNEL) == 0)
 
 
-@sync_and_async
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_the_lock_works_over_a_client_with_these_settings(world, settings):
     everything_works(world, world.redis_client(**SETTINGS[settings]))
@@ -82,14 +83,12 @@ def test_the_lock_works_over_any_server_and_fake(world, decoded):
     everything_works(world, world.redis_client(decode_responses=decoded), renewal=decoded)
 
 
-@sync_and_async
 @pytest.mark.parametrize("decoded", [False, True], ids=["bytes", "decoded"])
 @pytest.mark.parametrize("protocol", [2, 3])
 def test_the_lock_works_over_connections_of_another_class(world, protocol, decoded):
     everything_works(world, tunnelled(world, protocol=protocol, decode_responses=decoded), renewal=decoded)
 
 
-@sync_and_async
 @pytest.mark.parametrize("parser", ["_RESP2Parser", "_RESP3Parser", "_HiredisParser"])
 def test_the_lock_works_with_any_parser_of_redis_pys(world, parser):
     if world.runtime != "threads":
@@ -99,7 +98,6 @@ def test_the_lock_works_with_any_parser_of_redis_pys(world, parser):
     everything_works(world, over(world, world.redis_py.ConnectionPool(host=HOST, port=world.port, **settings)))
 
 
-@sync_and_async
 def test_a_pool_of_one_connection_is_waited_for(world):
     users = over_one_connection(world)
     everything_works(world, users)
@@ -111,7 +109,6 @@ def test_a_pool_of_one_connection_is_waited_for(world):
     assert actors[0].do(users.ping)
 
 
-@sync_and_async
 def test_the_watchdog_does_not_wait_for_the_users_connections(world, alice, bob):
     users = over_one_connection(world)
     client = world.client(redis=users, lock_watchdog_timeout=KEPT)
@@ -126,7 +123,6 @@ def test_the_watchdog_does_not_wait_for_the_users_connections(world, alice, bob)
     assert blocking.result()
 
 
-@sync_and_async
 def test_the_users_own_commands_are_not_disturbed(world, alice, bob):
     users = tunnelled(world, decode_responses=True)
     client = world.client(redis=users)

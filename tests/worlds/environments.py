@@ -55,9 +55,11 @@ EVERYWHERE = [*(Environment(runtime, server) for runtime in RUNTIMES for server 
 
 
 def _only(*environments: Environment) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("world", environments, ids=str, indirect=True)
+    return pytest.mark.environments(*environments)
 
 
+#: Of a file where most tests say otherwise: a test's own mark goes before that of its file.
+everywhere = _only(*EVERYWHERE)
 #: For what every runtime promises and the server does not influence, above all where time has to pass.
 each_runtime = _only(*(Environment(runtime, DEFAULT) for runtime in RUNTIMES), SIMULATED)
 #: For periods and time limits of the protocol itself, which neither the runtime nor the server influences.
