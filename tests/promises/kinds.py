@@ -16,6 +16,11 @@ from pyredisson import LockLostError, LockNotOwnedError
 from tests.worlds.base import Actor, Remote, World
 
 
+def each_of(*values: Any, ids: Any = None) -> Any:
+    """Return a fixture with each of these values in turn, for the tests of a file that do not name their own."""
+    return pytest.fixture(params=values, ids=ids)(lambda request: request.param)
+
+
 def make(client: Remote, kind: str, name: str = "orders", **arguments: Any) -> Any:
     """Return a client's object of a kind, or a side of a read-write lock, or a multi-lock of that name and "stock"."""
     real = client.real

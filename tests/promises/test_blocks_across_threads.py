@@ -18,14 +18,14 @@ import redis
 
 from pyredisson import LockError, LockLostError, LockNotOwnedError, OutcomeUnknownError
 from pyredisson._core import releasing
-from tests.promises.kinds import lock_of, make
+from tests.promises.kinds import each_of, lock_of, make
 from tests.worlds.base import KEPT, PATIENCE, Actor, Remote, World
 from tests.worlds.environments import sync_and_async, threads_only
 
 pytestmark = threads_only
 
 KINDS = ["lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "write_lock", "multi_lock", "red_lock"]
-each_kind = pytest.mark.parametrize("kind", KINDS)
+kind = each_of(*KINDS)
 
 
 class Request:
@@ -135,7 +135,6 @@ def test_a_late_release_of_a_lost_block_leaves_the_next_hold_of_its_owner(world,
     assert free(world)
 
 
-@each_kind
 def test_a_block_of_a_request_is_left_in_any_thread(world, alice, bob, carol, kind):
     lock = lock_of(world, kind)
     request = Request(forgets=True)
@@ -235,7 +234,6 @@ def test_a_release_under_way_in_another_thread_is_not_disturbed(world, alice, bo
 
 
 @pytest.mark.parametrize("used_before", [False, True])
-@each_kind
 def test_requests_that_share_a_thread_are_never_inside_at_once(world, kind, used_before):
     lock = lock_of(world, kind)
     thread, parent = world.actor(), Request()

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pyredisson import LockError, LockLostError, OutcomeUnknownError, events
-from tests.promises.kinds import acquired, handle, make, not_owned, over, raises_lost, warned
+from tests.promises.kinds import acquired, each_of, handle, make, not_owned, over, raises_lost, warned
 from tests.worlds.base import KEPT, Actor, Pending, Remote, method_of
 from tests.worlds.environments import threads_only
 from tests.worlds.threads import ThreadsWorld
@@ -63,7 +63,7 @@ def acquire(chain: Actor, client: Remote, how: str, kind: str = "lock") -> Calla
     return acquired(lock, chain, block="hold" in how)
 
 
-each_hold = pytest.mark.parametrize("how", ["lock", "hold", "multi", "multi hold"])
+how = each_of("lock", "hold", "multi", "multi hold")
 
 
 @pytest.fixture
@@ -101,7 +101,6 @@ def test_a_multi_lock_does_not_join_what_another_chain_holds(client, one, other,
     mine.unlock()
 
 
-@each_hold
 def test_a_multi_lock_is_refused_however_its_members_are_held(client, one, other, how):
     theirs = other.lock(client, "b")
     theirs.lock()
@@ -166,7 +165,6 @@ def test_a_lock_of_one_name_is_another_one_for_another_client(world, one, other,
     assert mine.try_lock() is True
 
 
-@each_hold
 def test_what_a_closed_client_held_is_nothing_to_the_next_one(world, client, one, other, how):
     old = world.client()
     acquire(one, old, how)
@@ -202,7 +200,6 @@ def test_what_a_closed_client_held_is_not_warned_of_later(world, one, other, kin
 # ---- nothing old revives ---------------------------------------------------------------------------------------------
 
 
-@each_hold
 @pytest.mark.parametrize("before", ["lock", "hold", "multi"])
 def test_a_hold_of_long_ago_does_not_count_when_another_chain_holds_the_lock(client, one, other, before, how):
     acquire(one, client, before)()
@@ -291,11 +288,9 @@ def wait(chain: Actor, client: Remote, kind: str = "lock", seconds: float = 0.05
     assert chain.do(condition.wait, seconds) is False
 
 
-conditions = pytest.mark.parametrize("kind", ["lock", "fair_lock"])
+kind = each_of("lock", "fair_lock")
 
 
-@conditions
-@each_hold
 def test_a_hold_can_be_released_after_a_wait_in_a_copy(world, client, one, kind, how):
     release = acquire(one, client, how, kind)
     copy = one.copy()
@@ -305,7 +300,6 @@ def test_a_hold_can_be_released_after_a_wait_in_a_copy(world, client, one, kind,
     assert gone(world, "a", "other")
 
 
-@conditions
 def test_all_of_several_holds_can_be_released_after_a_wait_in_a_copy(world, client, one, kind):
     releases = [acquire(one, client, how, kind) for how in ("lock", "hold", "lock")]
     wait(one.copy(), client, kind)
@@ -314,8 +308,6 @@ def test_all_of_several_holds_can_be_released_after_a_wait_in_a_copy(world, clie
     assert gone(world, "a")
 
 
-@conditions
-@each_hold
 def test_a_copy_from_before_a_wait_knows_the_hold_after_it(world, client, one, other, kind, how):
     release = acquire(one, client, how, kind)
     copy = handle(one.copy(), client, kind, "a")
@@ -414,7 +406,6 @@ def test_what_has_ended_in_chains_that_are_gone_is_not_kept(world, client, alice
     assert [each.ended for each in known] == [()]
 
 
-@conditions
 @pytest.mark.parametrize("several", [True, False], ids=["multi-lock", "lock"])
 def test_a_wait_for_the_block_of_a_multi_lock_is_not_refused(world, client, one, other, bob, kind, several):
     block = multi(one, client, "a", "b", kind=kind).hold()

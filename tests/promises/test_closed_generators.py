@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.command_line import output_of, run_python
-from tests.promises.kinds import lock_of, make
+from tests.promises.kinds import each_of, lock_of, make
 from tests.worlds.base import PATIENCE, Actor, World
 from tests.worlds.environments import asyncio_only, each_runtime, threads_only
 
@@ -24,7 +24,7 @@ LOCKS += ["read_lock", "write_lock", "multi_lock", "red_lock"]
 #: The permit of an expirable semaphore has an id, which a plain block would not tell.
 OF_PERMITS = [("semaphore", "with"), ("semaphore", "hold"), ("permit_expirable_semaphore", "hold")]
 BLOCKS = [*((kind, form) for kind in LOCKS for form in ("with", "hold")), *OF_PERMITS]
-each_form = pytest.mark.parametrize("form", ["with", "hold"])
+form = each_of("with", "hold")
 
 
 def guard(world: World, kind: str, **config: Any) -> Any:
@@ -258,7 +258,6 @@ def test_a_closed_generator_does_not_give_back_what_others_hold(alice, mine, the
 
 
 @each_runtime
-@each_form
 def test_a_block_that_ends_with_generator_exit_is_left_at_once(world, mine, form):
     body = mine if form == "with" else mine.hold()
     body.enter()

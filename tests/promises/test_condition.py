@@ -12,14 +12,14 @@ from pyredisson import ClientClosedError, Config, LockLostError
 from pyredisson._core.owners import REMEMBERED
 from pyredisson.asyncio import Redisson
 from pyredisson.events import Lost, OutcomeUnknown
-from tests.promises.kinds import handle, make, not_owned, raises_lost
+from tests.promises.kinds import each_of, handle, make, not_owned, raises_lost
 from tests.real_servers.observation import calls
 from tests.waiting import soon
 from tests.worlds.base import Actor, Pending, Remote, World
 from tests.worlds.environments import asyncio_only, each_runtime, interruptible, sync_and_async, threads_only
 
 #: Kinds of locks that have conditions.
-kinds = pytest.mark.parametrize("kind", ["lock", "fair_lock"])
+kind = each_of("lock", "fair_lock")
 WAITERS = "pyredisson_condition:{orders}"
 
 
@@ -36,7 +36,6 @@ def waits(world: World, actor: Actor, mine: Remote, timeout: float | None = None
     return pending
 
 
-@kinds
 def test_a_notification_wakes_the_one_who_has_waited_longest(world, kind):
     alice, *others = world.actors(4)
     one, two = world.client(max_wait_without_check=60), world.client(max_wait_without_check=60)
@@ -63,7 +62,6 @@ def test_a_notification_wakes_the_one_who_has_waited_longest(world, kind):
     assert world.redis.command("EXISTS", WAITERS) == 0
 
 
-@kinds
 def test_all_holds_are_given_up_and_taken_again(world, client, alice, bob, kind):
     mine, theirs = condition(alice, client, kind), condition(bob, world.client(), kind)
     lock = alice.get(client, kind)
@@ -99,7 +97,6 @@ def test_a_block_whose_lock_is_given_up_for_a_wait_is_not_lost(world, alice, bob
     assert called == []
 
 
-@kinds
 @threads_only
 def test_a_waiter_has_its_hold_again_however_many_other_locks_were_used_meanwhile(world, client, alice, bob, kind):
     mine, theirs = condition(alice, client, kind), condition(bob, client, kind)
@@ -179,7 +176,6 @@ def test_a_client_that_is_gone_takes_no_notification(world, alice, bob):
     assert world.redis.command("EXISTS", WAITERS) == 0
 
 
-@kinds
 def test_a_waiter_joins_once_its_client_receives_messages(world, client, bob, kind):
     """So no notification passes over it."""
     theirs = condition(bob, client, kind)
@@ -237,7 +233,6 @@ async def test_a_wait_that_is_closed_before_joining_notifies_no_one(world, bob, 
     assert world.redis.command("ZCARD", WAITERS) == 1
 
 
-@kinds
 def test_a_wait_that_finds_its_lock_gone_notifies_no_one(world, kind):
     client, (alice, bob) = world.client(), world.actors(2)
     waiting = waits(world, alice, condition(alice, client, kind))
@@ -285,7 +280,6 @@ def test_an_interrupted_wait_has_the_lock_again(world):
 
 
 @interruptible
-@kinds
 def test_one_who_is_interrupted_while_acquiring_the_lock_again_has_it(world, kind):
     me, bob = world.interruptible(), world.actor()
     mine, theirs = condition(me, world.client(), kind), bob.get(world.client(), kind)
@@ -331,7 +325,6 @@ async def test_a_task_that_is_cancelled_again_and_again_has_the_lock_when_it_rai
 
 
 @asyncio_only
-@kinds
 def test_waiters_end_soon_when_their_event_loop_does(world, kind):
     """It cancels all tasks, and the one that receives the client's messages with them."""
 
@@ -352,7 +345,6 @@ def test_waiters_end_soon_when_their_event_loop_does(world, kind):
 
 
 @asyncio_only
-@kinds
 def test_a_wait_in_a_cancelled_scope_of_anyio_has_the_lock_again(world, kind):
     anyio = pytest.importorskip("anyio")
 
@@ -369,7 +361,6 @@ def test_a_wait_in_a_cancelled_scope_of_anyio_has_the_lock_again(world, kind):
 
 
 @sync_and_async
-@kinds
 @pytest.mark.parametrize("then", ["hang", "reset"])
 def test_lost_replies(world, alice, bob, carol, proxy, kind, then):
     client = world.through(proxy.port, timeout=2.4)
@@ -411,7 +402,6 @@ RELEASES = calls("condition_wait", "condition_fair_wait")
 
 
 @sync_and_async
-@kinds
 def test_a_wait_tries_on_while_the_release_of_its_lock_is_refused(world, alice, bob, proxy, kind):
     client = world.through(proxy.port)
     mine, theirs = condition(alice, client, kind), condition(bob, world.client(), kind)
@@ -431,7 +421,6 @@ def test_a_wait_tries_on_while_the_release_of_its_lock_is_refused(world, alice, 
 
 
 @sync_and_async
-@kinds
 @pytest.mark.parametrize(("error", "least"), [("BUSY a script runs", 0.5), ("NOPERM no permissions", 0.0)])
 def test_one_whose_wait_surely_did_not_release_the_lock_has_it_still(world, alice, bob, proxy, kind, error, least):
     """And no other is notified in its place."""
@@ -455,7 +444,6 @@ def test_one_whose_wait_surely_did_not_release_the_lock_has_it_still(world, alic
 
 
 @sync_and_async
-@kinds
 def test_a_wait_tries_on_while_the_release_of_its_lock_is_in_doubt(world, alice, bob, proxy, kind):
     client = world.through(proxy.port, timeout=0.6)
     mine, theirs = condition(alice, client, kind), condition(bob, world.client(), kind)
@@ -479,7 +467,6 @@ def test_a_wait_tries_on_while_the_release_of_its_lock_is_in_doubt(world, alice,
 
 @interruptible
 @sync_and_async
-@kinds
 def test_one_who_is_interrupted_while_the_release_is_in_doubt_has_the_lock_again(world, proxy, kind):
     me = world.interruptible()
     client = world.through(proxy.port, timeout=0.6)
@@ -500,7 +487,6 @@ def test_one_who_is_interrupted_while_the_release_is_in_doubt_has_the_lock_again
 
 
 @each_runtime
-@kinds
 def test_a_wait_ends_with_its_client_also_while_the_lock_is_acquired_again(world, client, kind):
     me, bob = world.actors(2)
     mine, theirs = condition(me, client, kind), condition(bob, world.client(), kind)

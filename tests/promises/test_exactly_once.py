@@ -13,7 +13,7 @@ from pyredisson import LockError, LockLostError, OutcomeUnknownError
 from pyredisson._core import releasing
 from pyredisson._core.releasing import settle_or_explain
 from tests.promises import test_read_write_lock as read_write
-from tests.promises.kinds import handle, make, not_owned, over, raises_lost, release_of, warned
+from tests.promises.kinds import each_of, handle, make, not_owned, over, raises_lost, release_of, warned
 from tests.proxy import Proxy
 from tests.worlds.base import Actor, Remote
 from tests.worlds.clock import ClockWorld
@@ -37,8 +37,8 @@ PUBLISHED = {
     "token_lock": (CHANNEL, []),
 }
 
-either_way = pytest.mark.parametrize("then", ["hang", "reset"])
-each_kind = pytest.mark.parametrize("kind", KINDS)
+then = each_of("hang", "reset")
+kind = each_of(*KINDS)
 
 
 def holds(kind: str, lock: Remote) -> int:
@@ -73,8 +73,6 @@ def client_through(world: ClockWorld, proxy: Proxy, alice: Actor, kind: str, **c
     return client
 
 
-@either_way
-@each_kind
 def test_each_acquire_and_each_unlock_counts_once(world, proxy, mine, kind, then):
     channel, messages = PUBLISHED[kind]
     said = world.messages(channel)
@@ -92,8 +90,6 @@ def test_each_acquire_and_each_unlock_counts_once(world, proxy, mine, kind, then
     assert holds(kind, mine) == 1
 
 
-@either_way
-@each_kind
 def test_an_extension_is_asked_for_again(proxy, mine, kind, then):
     mine.lock(lease_time=10)
     mine.extend(10)  # The server knows the script now.
@@ -104,7 +100,6 @@ def test_an_extension_is_asked_for_again(proxy, mine, kind, then):
     mine.unlock()
 
 
-@each_kind
 def test_late_copy_is_refused(proxy, mine, kind):
     """The owner has gone on meanwhile: a late unlock would free its next hold, a late acquire would strand one."""
     mine.lock()
@@ -201,7 +196,6 @@ def both(alice: Actor, client: Remote, kind: str) -> Remote:
     return over(alice, [make(client, kind, name) for name in ("orders", "stock")])
 
 
-@each_kind
 def test_a_late_forced_unlock_frees_no_later_hold(world, proxy, mine, kind):
     theirs = handle(world.actor(), world.client(), kind)
     mine.lock()
@@ -213,7 +207,6 @@ def test_a_late_forced_unlock_frees_no_later_hold(world, proxy, mine, kind):
     assert holds(kind, theirs) == 1
 
 
-@each_kind
 def test_a_call_outranks_what_the_watchdog_is_sending(proxy, impatient, kind):
     """The unlock is left to the watchdog, whose copy is late; the owner has gone on by then."""
     mine = impatient
@@ -247,7 +240,6 @@ def test_retries_of_redis_py_do_not_apply(world, proxy):
     assert mine.get_hold_count() == 1
 
 
-@each_kind
 @pytest.mark.parametrize("adopted", [False, True])
 def test_unknown_acquire_is_an_error_and_released_or_adopted_by_the_next_one(world, proxy, impatient, kind, adopted):
     mine = impatient
@@ -267,7 +259,6 @@ def test_unknown_acquire_is_an_error_and_released_or_adopted_by_the_next_one(wor
     assert not mine.is_locked()
 
 
-@each_kind
 def test_unknown_unlock_can_be_called_again(proxy, impatient, kind):
     mine = impatient
     mine.lock()

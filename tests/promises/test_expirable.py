@@ -9,10 +9,11 @@ from functools import partial
 import pytest
 
 from pyredisson import LockLostError
+from tests.promises.kinds import each_of
 from tests.worlds.base import Remote, World
 
 KINDS = ("semaphore", "permit_expirable_semaphore", "count_down_latch")
-each_kind = pytest.mark.parametrize("kind", KINDS)
+kind = each_of(*KINDS)
 
 #: The keys of each kind once one permit was acquired.
 KEYS = {
@@ -35,7 +36,6 @@ def keys(world: World) -> set[str]:
     return {key for key in world.redis.everything() if not key.startswith("pyredisson_done:")}
 
 
-@each_kind
 def test_it_exists_with_all_its_keys_until_it_is_deleted(world, kind):
     mine = world.actor().get(world.client(), kind, "seats")
     for call in (mine.exists, mine.delete, partial(mine.expire, 60), mine.clear_expire):
@@ -53,7 +53,6 @@ def test_it_exists_with_all_its_keys_until_it_is_deleted(world, kind):
     assert mine.exists() is False
 
 
-@each_kind
 def test_it_expires(world, kind):
     mine = world.actor().get(world.client(), kind, "seats")
     begin(mine, kind)

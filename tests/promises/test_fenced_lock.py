@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.promises.kinds import each_of
 
 TOKEN = "redisson_lock_token:{orders}"
-
-
-@pytest.fixture
-def kind() -> str:
-    return "fenced_lock"
+kind = each_of("fenced_lock")
 
 
 def test_tokens_grow_from_hold_to_hold(world, alice, bob):

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from pyredisson import LockError, LockLostError, LockNotOwnedError, LockTimeoutError
-from tests.promises.kinds import handle, raises_lost
+from tests.promises.kinds import each_of, handle, raises_lost
 from tests.worlds.base import KEPT, Actor, Remote
 from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
 from tests.worlds.store import CHANNEL
@@ -24,7 +24,7 @@ PERMITS = "permit_expirable_semaphore"
 CHANNELS = {"lock": CHANNEL, "semaphore": "redisson_sc:{orders}", PERMITS: "redisson_sc:{orders}"}
 HOLDS = {"lock": "orders", PERMITS: TAKEN}
 
-each_kind = pytest.mark.parametrize("kind", CHANNELS)
+kind = each_of(*CHANNELS)
 each_expiring_kind = pytest.mark.parametrize("kind", HOLDS)
 
 
@@ -42,7 +42,6 @@ def is_free(lock: Remote) -> bool:
 # ---- each kind -------------------------------------------------------------------------------------------------------
 
 
-@each_kind
 def test_a_block_excludes_others_until_it_is_left(client, alice, bob, kind):
     mine, theirs = single(alice, client, kind), single(bob, client, kind)
     with mine.hold() as lease:
@@ -59,7 +58,6 @@ def test_a_block_excludes_others_until_it_is_left(client, alice, bob, kind):
     raises_lost(lease.ensure_held, match="its block has already been left")
 
 
-@each_kind
 @pytest.mark.parametrize("wait", [0, 0.2])
 def test_a_block_that_does_not_get_the_lock_is_not_run(world, client, alice, bob, kind, wait):
     with single(alice, client, kind).hold():
@@ -75,7 +73,6 @@ def test_a_block_that_does_not_get_the_lock_is_not_run(world, client, alice, bob
         assert str(refusal.value).startswith("timed out after 0.2 s" if wait else "lock 'orders' is held by ")
 
 
-@each_kind
 def test_a_block_is_entered_once_and_ends_with_an_exception_of_its_body(world, kind):
     mine = single(world.actor(), world.client(), kind)
     hold = mine.hold()
@@ -86,7 +83,6 @@ def test_a_block_is_entered_once_and_ends_with_an_exception_of_its_body(world, k
     assert is_free(mine)
 
 
-@each_kind
 def test_blocks_nest(world, kind):
     mine = world.actor().get(world.client(), kind, **({} if kind == "lock" else {"permits": 3}))
     with mine.hold(), mine.hold(), mine.hold(wait_time=0) as inner:

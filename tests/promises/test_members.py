@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pyredisson import ClientClosedError, LockError
-from tests.promises.kinds import acquired, handle, make, not_owned, over, raises_lost, warned
+from tests.promises.kinds import acquired, each_of, handle, make, not_owned, over, raises_lost, warned
 from tests.worlds.base import KEPT, Actor, Remote, World
 from tests.worlds.environments import each_runtime
 
@@ -22,6 +22,8 @@ pytestmark = each_runtime
 BRIEF = 0.3  # a lease that is left to run out
 #: The watchdog has nothing to do for five minutes, so that no renewal notices a loss.
 FAR_AWAY: dict[str, Any] = {"lock_watchdog_timeout": 900, "presence": False}
+block = each_of(True, False, ids=["hold", "lock"])
+how = each_of("forced", "deleted")
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ SINGLE = Case("on one server")
 APART, ALL, QUORUM = (Case(where) for where in ("on two servers", "on all of three nodes", "on a quorum of nodes"))
 FAIR, MADE = Case("on one server", "fair_lock"), Case("on one server", made=True)
 SOME = [SINGLE, FAIR, MADE, APART, QUORUM]
+case = each_of(*SOME, ids=str)
 REENTRANT = [*SOME, ALL, *(Case("on one server", kind) for kind in ("fenced_lock", "spin_lock", "write_lock"))]
 ONCE = [Case("on one server", kind) for kind in ("token_lock", "non_reentrant_lock", "read_lock")]
 
@@ -157,7 +160,6 @@ def test_a_member_is_re_entered_and_both_are_released(members, one, several, ord
     assert members.free()
 
 
-@each(*SOME)
 def test_two_multi_locks_of_one_member_are_released_in_any_order(members):
     for first in (0, 1):
         held = [members.all(), members.overlapping()]
@@ -194,7 +196,6 @@ def test_a_member_that_is_held_through_a_multi_lock_alone_is_not_released_or_ext
     assert members.free()
 
 
-@each(*SOME)
 @pytest.mark.parametrize("own_first", [True, False], ids=["own first", "multi-lock first"])
 def test_an_unlock_of_a_member_releases_the_holds_of_its_own(members, one, several, own_first):
     for lock in (one, several) if own_first else (several, one):
@@ -223,7 +224,6 @@ NESTED = [
 ]
 
 
-@each(*SOME)
 @pytest.mark.parametrize("nested", NESTED, ids=", ".join)
 def test_the_outermost_hold_stays_and_is_renewed(world, alice, bob, case, nested):
     """The holds of the member alone are released first, then those of the multi-lock; each the innermost first."""
@@ -247,9 +247,7 @@ def test_the_outermost_hold_stays_and_is_renewed(world, alice, bob, case, nested
     assert lost == []
 
 
-@each(*SOME)
 @pytest.mark.parametrize("anew", ["one", "another multi-lock", "a block"])
-@pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
 def test_a_multi_lock_whose_lease_ran_out_releases_no_hold_of_later(alice, members, one, several, anew, block):
     release = acquired(several, alice, BRIEF, block=block)
     members.expire()
@@ -264,7 +262,6 @@ def test_a_multi_lock_whose_lease_ran_out_releases_no_hold_of_later(alice, membe
     several.unlock()
 
 
-@each(*SOME)
 @pytest.mark.parametrize("within", [0, 1, 2])
 def test_a_block_whose_lease_ran_out_is_not_entered_again_whatever_ran_out_within_it(alice, members, several, within):
     release = acquired(several, alice, 1.5 if within else BRIEF, block=True)
@@ -289,7 +286,6 @@ def test_a_block_whose_lease_ran_out_is_not_entered_again_whatever_ran_out_withi
 
 
 @each(*SOME, *ONCE)
-@pytest.mark.parametrize("how", ["forced", "deleted"])
 def test_the_other_members_are_given_back_when_some_were_lost(members, several, bob, how):
     several.lock(20)
     members.lose(how, bob)
@@ -302,8 +298,6 @@ def test_the_other_members_are_given_back_when_some_were_lost(members, several, 
         assert members.one(index).get_hold_count() == 1
 
 
-@each(*SOME)
-@pytest.mark.parametrize("how", ["forced", "deleted"])
 def test_each_level_of_a_lost_multi_lock_raises_once_and_all_is_given_back(members, bob, how):
     several, other = members.all(), members.one(-1)
     several.lock(20)
@@ -355,7 +349,6 @@ def test_what_lasts_longer_on_the_server_than_is_certain_is_given_back(members, 
     members.freed()
 
 
-@each(*SOME)
 @pytest.mark.parametrize("how", ["forced", "deleted, and noticed"])
 @pytest.mark.parametrize("unlocked", [True, False], ids=["unlocked", "left"])
 def test_a_fixed_lease_that_ran_out_is_over_although_a_member_was_lost_before(members, several, bob, how, unlocked):
@@ -398,7 +391,6 @@ def test_a_member_is_not_called_lost_that_was_never_acquired_alone(members, one,
 
 
 @each(*SOME, *ONCE)
-@pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
 def test_the_holder_of_a_multi_lock_is_notified_at_once_when_a_member_is_forced_away(world, alice, bob, case, block):
     lost = []
     members = Members(world, alice, case, on_lock_lost=lambda *told: lost.append(told), **FAR_AWAY)
@@ -448,7 +440,6 @@ with_conditions = each(*SOME, ALL)
 
 
 @with_conditions
-@pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
 def test_a_wait_gives_up_a_member_and_takes_it_again_and_nothing_is_lost(world, alice, bob, case, block, caplog):
     lost = []
     members = Members(world, alice, case, lock_watchdog_timeout=KEPT, on_lock_lost=lambda *told: lost.append(told))
@@ -488,7 +479,6 @@ def test_a_wait_gives_up_all_kinds_of_holds_of_a_member_at_once(members, one, se
 
 
 @pytest.mark.parametrize("kind", ["lock", "fair_lock"])
-@pytest.mark.parametrize("how", ["forced", "deleted"])
 @pytest.mark.parametrize("lease", [60, None], ids=["fixed", "renewed"])
 def test_a_wait_on_a_lost_lock_gives_up_nothing_and_each_level_has_its_error(
     world, client, alice, mine, theirs, kind, how, lease
@@ -509,7 +499,6 @@ def test_a_wait_on_a_lost_lock_gives_up_nothing_and_each_level_has_its_error(
 
 
 @each(SINGLE, FAIR, APART)
-@pytest.mark.parametrize("how", ["forced", "deleted"])
 def test_a_wait_on_a_lost_member_gives_up_nothing(members, one, several, alice, bob, how):
     one.lock()
     several.lock()
@@ -561,7 +550,6 @@ def test_a_wait_on_a_lease_that_ran_out_leaves_each_level_to_its_unlock(members,
 
 
 @pytest.mark.parametrize("more", [True, False], ids=["and another lock", "alone"])
-@pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
 def test_a_writer_reads_in_one_multi_lock(world, client, alice, bob, more, block):
     sides = [make(client, side) for side in ("write_lock", "read_lock")]
     several = over(alice, [*sides, *([make(client, "lock", "stock")] if more else [])])
@@ -586,10 +574,9 @@ def test_a_reader_does_not_write_in_one_multi_lock(world, client, alice, bob, ca
 # ---- one member ------------------------------------------------------------------------------------------------------
 
 
-each_kind = pytest.mark.parametrize("kind", ["lock", "fair_lock", "write_lock", "fenced_lock"])
+kind = each_of("lock", "fair_lock", "write_lock", "fenced_lock")
 
 
-@each_kind
 @pytest.mark.parametrize("made_by", ["class", "client"])
 def test_a_multi_lock_of_one_is_no_quorum(client, alice, kind, made_by, caplog):
     member = make(client, kind)
@@ -599,7 +586,6 @@ def test_a_multi_lock_of_one_is_no_quorum(client, alice, kind, made_by, caplog):
     assert warned(caplog) == []
 
 
-@each_kind
 @pytest.mark.parametrize("call", ["try_lock", "lock"])
 def test_re_entry_over_a_lost_multi_lock_of_one_raises_as_its_member_does(world, client, alice, kind, call):
     several = over(alice, [make(client, kind)])
@@ -634,7 +620,6 @@ def test_leaving_an_old_block_elsewhere_costs_no_place_in_a_queue(world, alice, 
 
 
 @each(APART, ALL, QUORUM)
-@pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
 def test_a_release_after_one_client_was_closed_gives_back_what_the_others_hold(members, alice, block):
     release = acquired(members.all(), alice, block=block)
     last = members.count - 1
@@ -651,7 +636,6 @@ def test_a_release_after_one_client_was_closed_gives_back_what_the_others_hold(m
 
 
 @each(APART, ALL, QUORUM)
-@pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
 @pytest.mark.parametrize("first", [True, False], ids=["the first", "the last"])
 def test_the_holder_is_notified_when_what_a_closed_client_held_of_it_ends(world, alice, case, block, first):
     lost = []
@@ -667,7 +651,6 @@ def test_the_holder_is_notified_when_what_a_closed_client_held_of_it_ends(world,
 
 
 @each(*REENTRANT)
-@pytest.mark.parametrize("block", [True, False], ids=["hold", "lock"])
 def test_who_forces_all_members_open_by_themselves_loses_the_multi_lock(world, alice, case, block):
     lost = []
     members = Members(world, alice, case, on_lock_lost=lambda name, _: lost.append(name), **FAR_AWAY)

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from pyredisson import LockError, LockTimeoutError, events
+from tests.promises.kinds import each_of
 from tests.worlds.base import Remote, World
 from tests.worlds.environments import sync_and_async
 
 KINDS = ["semaphore", "permit_expirable_semaphore"]
-each_kind = pytest.mark.parametrize("kind", KINDS)
+kind = each_of(*KINDS)
 CHANNEL = "redisson_sc:{seats}"
 
 
-@each_kind
 @pytest.mark.parametrize("first", ["acquire", "try_acquire", "available_permits", "hold", "expire"])
 def test_permits_are_there_at_the_first_use(world, kind, first):
     mine = world.actor().get(world.client(), kind, "seats", permits=3)
@@ -44,7 +44,6 @@ def test_permits_released_before_any_acquire_are_added_to_the_first_ones(world):
     assert other.drain_permits() == 3
 
 
-@each_kind
 def test_permits_are_set_by_the_first_use_of_the_first_handle_alone(world, alice, bob, kind):
     mine, theirs = (actor.get(world.client(), kind, "seats", permits=1) for actor in (alice, bob))
     assert mine.acquire()
@@ -62,7 +61,6 @@ def _forget_all(world: World) -> None:
 
 
 @pytest.mark.unheard
-@each_kind
 @pytest.mark.parametrize("resize", [False, True])
 @pytest.mark.parametrize("asked", ["try_acquire", "available_permits", "a waiter"])
 def test_permits_are_set_again_after_the_server_has_lost_them(world, alice, bob, kind, resize, asked):
@@ -124,7 +122,6 @@ def test_a_bounded_semaphore_that_was_lost_has_its_value_again(world, alice):
         mine.release()
 
 
-@each_kind
 def test_a_semaphore_may_end_after_a_time(world, alice, kind):
     mine = alice.get(world.client(), kind, "seats")
     assert mine.try_set_permits(2, ttl=timedelta(seconds=2)) is True
@@ -171,7 +168,6 @@ def test_of_permits_that_redisson_set_only_the_available_ones_are_known(world, t
     assert [event.permits for event in differ] == [told][: told is not None]
 
 
-@each_kind
 def test_the_timeout_for_permits_that_were_never_set_says_so(client, alice, kind):
     mine = alice.get(client, kind, "seats")
     for wait in (0.05, 0):
@@ -183,7 +179,6 @@ def test_the_timeout_for_permits_that_were_never_set_says_so(client, alice, kind
     assert "never set" not in str(error.value)
 
 
-@each_kind
 def test_a_waiter_for_permits_that_were_never_set_is_logged_once(world, alice, bob, kind, caplog):
     happened = []
     client = world.client(listeners=(happened.append,))
@@ -217,7 +212,6 @@ def release(mine: Remote, permit: Any) -> None:
     mine.release(*([] if permit is True else [permit]))
 
 
-@each_kind
 def test_the_total_is_set_whatever_is_acquired(world, kind):
     mine = world.actor().get(world.client(), kind, "seats", permits=3)
     acquired = [mine.acquire(), mine.acquire()]
@@ -234,7 +228,6 @@ def test_the_total_is_set_whatever_is_acquired(world, kind):
     assert mine.available_permits() == 0
 
 
-@each_kind
 def test_a_handle_resizes_at_its_first_use(client, alice, kind, caplog):
     before = alice.get(client, kind, "seats", permits=3)
     assert before.acquire()
@@ -308,7 +301,6 @@ def changes(mine: Remote, kind: str) -> list[Any]:
     return [mine.try_acquire, lambda: block().enter(), *plain]
 
 
-@each_kind
 def test_a_handle_without_a_number_refuses_the_other_kind_too(world, alice, kind):
     other = next(each for each in KINDS if each != kind)
     theirs = alice.get(world.client(), other, "seats", permits=2)
@@ -328,7 +320,6 @@ def test_a_handle_without_a_number_refuses_the_other_kind_too(world, alice, kind
 
 
 @sync_and_async
-@each_kind
 def test_looking_for_the_other_kind_costs_no_request(world, proxy, alice, kind):
     before = alice.get(world.client(), kind, "seats")
     before.try_set_permits(3)

@@ -8,7 +8,7 @@ import pytest
 
 from pyredisson import LockError, LockLostError, LockNotOwnedError
 from pyredisson._kinds import read_write_lock as read_write_waiting
-from tests.promises.kinds import handle, raises_lost
+from tests.promises.kinds import each_of, handle, raises_lost
 from tests.worlds.base import KEPT, Actor, Remote
 from tests.worlds.environments import each_runtime, in_virtual_time
 
@@ -32,10 +32,7 @@ def write(alice: Actor, client: Remote) -> Remote:
     return handle(alice, client, "write_lock")
 
 
-@pytest.fixture
-def kind() -> str:
-    """That of ``mine`` and ``theirs``."""
-    return "read_lock"
+kind = each_of("read_lock")
 
 
 def hold(client: Remote, actor: Actor, number: int = 1) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from pyredisson import ClientClosedError
 from tests.forms import ended
-from tests.promises.kinds import handle, raises_lost, rival, wait
+from tests.promises.kinds import each_of, handle, raises_lost, rival, wait
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime, each_server, interruptible
 from tests.worlds.store import CHANNEL
@@ -20,7 +20,7 @@ from tests.worlds.store import CHANNEL
 LATCH = "count_down_latch"
 SEMAPHORES = ["semaphore", "permit_expirable_semaphore"]
 KINDS = ["lock", "fair_lock", "read_lock", "write_lock", *SEMAPHORES, LATCH, "event"]
-each_kind = pytest.mark.parametrize("kind", KINDS)
+kind = each_of(*KINDS)
 
 #: Where waiters listen.
 CHANNELS = {
@@ -94,7 +94,6 @@ class Waiter:
 # ---- one waiter ------------------------------------------------------------------------------------------------------
 
 
-@each_kind
 def test_a_waiter_goes_on_when_it_is_notified_and_listens_no_longer(world, kind):
     held, waiter = occupied(world.actor(), world.client(), kind), Waiter(world, kind, max_wait_without_check=60)
     waiting = waiter.start()
@@ -106,7 +105,6 @@ def test_a_waiter_goes_on_when_it_is_notified_and_listens_no_longer(world, kind)
     world.until(lambda: not waiter.listens())
 
 
-@each_kind
 def test_a_wait_ends_in_time_and_leaves_nothing(world, kind):
     held, waiter = occupied(world.actor(), world.client(), kind), Waiter(world, kind)
     before = contents(world)
@@ -122,7 +120,6 @@ def test_a_wait_ends_in_time_and_leaves_nothing(world, kind):
     free(held, kind)
 
 
-@each_kind
 def test_a_message_is_no_promise(world, kind):
     held, waiter = occupied(world.actor(), world.client(), kind), Waiter(world, kind)
     waiting = waiter.start()
@@ -135,7 +132,6 @@ def test_a_message_is_no_promise(world, kind):
 
 
 @pytest.mark.unheard
-@each_kind
 def test_waiters_go_on_without_a_message(world, kind):
     """A message may be lost. The first to check lets the others of its client know, where it leaves something."""
     occupied(world.actor(), world.client(), kind)
@@ -152,7 +148,6 @@ def test_waiters_go_on_without_a_message(world, kind):
 
 
 @each_server
-@each_kind
 def test_a_waiter_survives_the_loss_of_its_subscription(world, kind):
     """What was published while no client listened is made up for by looking again after each reconnect."""
     occupied(world.actor(), world.client(), kind)
@@ -195,7 +190,6 @@ def test_an_interrupted_waiter_leaves_nothing_behind(world, kind, call):
     assert me.actor.do(wait(me.handle, 5))
 
 
-@each_kind
 def test_a_waiter_of_a_client_that_is_closed_is_woken(world, kind):
     occupied(world.actor(), world.client(), kind)
     waiter = Waiter(world, kind)

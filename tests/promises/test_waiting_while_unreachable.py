@@ -9,7 +9,7 @@ import pytest
 import redis.exceptions
 
 from pyredisson import LockError, events
-from tests.promises.kinds import handle, wait
+from tests.promises.kinds import each_of, handle, wait
 from tests.proxy import Proxy
 from tests.worlds.base import Actor, Pending, Remote, World
 from tests.worlds.environments import each_runtime
@@ -59,9 +59,9 @@ def acquire(actor: Actor, client: Remote, kind: str, seconds: float) -> Pending:
 
 KINDS = ["lock", "fair_lock", "fenced_lock", "spin_lock", "token_lock", "read_lock", "write_lock", "multi_lock"]
 KINDS += ["semaphore", "permit_expirable_semaphore", "count_down_latch"]
+kind = each_of(*KINDS)
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_a_waiter_acquires_once_the_server_is_reachable(world, outage, kind):
     if "semaphore" in kind:
         world.redis.command("SET", "orders", "1")
@@ -74,7 +74,6 @@ def test_a_waiter_acquires_once_the_server_is_reachable(world, outage, kind):
     assert taking.result(20)
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_when_the_wait_time_ends_the_connection_error_is_raised(world, outage, kind):
     away = outage()
     actor, client = world.actor(), away.client(wait_while_unreachable=True, timeout=1.0)
@@ -104,7 +103,6 @@ def test_listeners_hear_why_an_acquire_failed(world, outage, kind):
 @pytest.mark.parametrize(
     ("silent", "timeout", "wait_time"), [(True, 0.6, 0.2), (False, 20.0, 0)], ids=["late answer", "one attempt"]
 )
-@pytest.mark.parametrize("kind", KINDS)
 def test_one_request_that_fails_raises_when_the_wait_is_over(world, outage, kind, silent, timeout, wait_time):
     away = outage(silent=silent)
     actor, client = world.actor(), away.client(wait_while_unreachable=True, timeout=timeout)
