@@ -140,11 +140,8 @@ def leave(world: World, actor: Actor, block: Remote) -> None:
 
 @pytest.mark.parametrize("kind", ["lock", "permit_expirable_semaphore"])
 def test_what_is_left_too_late_is_lost(world, kind, alice):
-    lost = []
     events = []
-    client = world.client(
-        lock_watchdog_timeout=SHORT, on_lock_lost=lambda name, number: lost.append(name), listeners=(events.append,)
-    )
+    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=world.on_lock_lost, listeners=(events.append,))
     mine = alice.get(client, kind)
     if kind != "lock":
         mine.try_set_permits(1)
@@ -156,26 +153,25 @@ def test_what_is_left_too_late_is_lost(world, kind, alice):
     held = [each for each in events if isinstance(each, HeldAtClose)]
     assert [(each.name, 0 < each.remaining < SHORT) for each in held] == [("orders", True)]
     assert sum(isinstance(each, ClosedWhileHolding) for each in events) == 1
-    world.until(lambda: lost == ["orders"], SHORT + 3)
+    world.until(lambda: world.lost == ["orders"], SHORT + 3)
     assert lease.lost
     assert [each.name for each in events if isinstance(each, Lost)] == ["orders"]
     assert not any(isinstance(each, WatchdogLate) for each in events)
     raises_lost(leave, world, alice, block)
-    assert lost == ["orders"]
+    assert world.lost == ["orders"]
 
 
 @pytest.mark.parametrize("when", ["before close()", "after close()"])
 @pytest.mark.parametrize("kind", ["lock", "multi_lock"])
 def test_a_block_learns_of_its_loss_after_close(world, kind, when, alice):
-    lost = []
-    client = world.client(lock_watchdog_timeout=1.2, on_lock_lost=lambda name, number: lost.append(name))
+    client = world.client(lock_watchdog_timeout=1.2, on_lock_lost=world.on_lock_lost)
     block = handle(alice, client, kind)
     block.enter()
     if when == "before close()":
         world.redis.command("FLUSHALL")
-        world.until(lambda: lost)
+        world.until(lambda: world.lost)
     client.close()
-    world.until(lambda: lost)
+    world.until(lambda: world.lost)
     raises_lost(leave, world, alice, block)
 
 
@@ -207,15 +203,12 @@ def test_closed_clients_leave_no_more_in_a_context_than_locks_were_in_use(world,
 
 def test_all_losses_are_told_whatever_a_listener_raises(world, alice, caplog):
     """Each is named in the log. No watchdog is said to be late, which a closed client does not have."""
-    lost = []
 
     def listen(event):
         if isinstance(event, Lost):
             raise SystemExit(3)
 
-    client = world.client(
-        lock_watchdog_timeout=3.0, on_lock_lost=lambda name, number: lost.append(name), listeners=(listen,)
-    )
+    client = world.client(lock_watchdog_timeout=3.0, on_lock_lost=world.on_lock_lost, listeners=(listen,))
     alice.get(client, "lock", "early").lock(lease_time=1)
     for name in ("orders", "bills"):
         alice.lock(client, name).lock()
@@ -223,8 +216,8 @@ def test_all_losses_are_told_whatever_a_listener_raises(world, alice, caplog):
     permit.enter()
     caplog.clear()
     client.close()
-    world.until(lambda: sorted(lost) == ["bills", "orders", "rooms"], 6)
-    world.until(lambda: all(sum(repr(name) in line for line in warned(caplog)) == 2 for name in lost))
+    world.until(lambda: sorted(world.lost) == ["bills", "orders", "rooms"], 6)
+    world.until(lambda: all(sum(repr(name) in line for line in warned(caplog)) == 2 for name in world.lost))
     assert not any("watchdog" in line for line in warned(caplog))
     raises_lost(leave, world, alice, permit, match="its client was closed")
 
@@ -380,8 +373,7 @@ def test_a_decorated_function_keeps_its_result(world, client, alice, bob):
 
 @pytest.mark.parametrize("kind", ["lock", "spin_lock", "permit_expirable_semaphore"])
 def test_a_hold_that_is_acquired_during_close_is_reported_at_its_deadline(world, alice, monkeypatch, kind):
-    lost: list[str] = []
-    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda name, _: lost.append(name))
+    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=world.on_lock_lost)
     mine = alice.get(client, kind)
     if kind.endswith("semaphore"):
         mine.try_set_permits(1)
@@ -398,7 +390,7 @@ def test_a_hold_that_is_acquired_during_close_is_reported_at_its_deadline(world,
     lease = block.enter()
     assert not lease.lost
     monkeypatch.undo()
-    world.until(lambda: lost == ["orders"])
+    world.until(lambda: world.lost == ["orders"])
     assert lease.lost
     raises_lost(leave, world, alice, block)
-    assert lost == ["orders"]
+    assert world.lost == ["orders"]

@@ -79,9 +79,8 @@ def test_the_list_of_names_is_bounded(world, alice, caplog):
 
 @pytest.mark.parametrize("how", ["released", "closed", "a fixed lease", "unused"])
 def test_otherwise_nothing_is_said(world, how, caplog, alice):
-    lost = []
     with caplog.at_level(logging.WARNING, logger="pyredisson"):
-        client = forgotten_client(world, on_lock_lost=lambda *told: lost.append(told))
+        client = forgotten_client(world, on_lock_lost=world.on_lock_lost)
         lock = client.get_lock("job")
         if how != "unused":
             alice.do(lock.lock, *([5] if how == "a fixed lease" else []))
@@ -93,4 +92,4 @@ def test_otherwise_nothing_is_said(world, how, caplog, alice):
         collect(alice)
         world.pass_time(0.2)
     assert collected(caplog) == []
-    assert lost == []
+    assert world.losses == []

@@ -12,8 +12,7 @@ from tests.worlds.environments import each_runtime, sync_and_async, threads_only
 
 @each_runtime
 def test_a_hold_of_the_caller_itself_ends_without_a_loss(world):
-    lost = []
-    client = world.client(lock_watchdog_timeout=KEPT, on_lock_lost=lambda *told: lost.append(told))
+    client = world.client(lock_watchdog_timeout=KEPT, on_lock_lost=world.on_lock_lost)
     mine = world.actor().lock(client)
     mine.lock()
     mine.lock()
@@ -25,18 +24,17 @@ def test_a_hold_of_the_caller_itself_ends_without_a_loss(world):
     assert mine.get_hold_count() == 1
     world.renewed("orders", times=1)
     assert mine.get_hold_count() == 1
-    assert lost == []
+    assert world.losses == []
 
 
 def test_another_holder_of_this_client_is_notified_at_once(world, alice, bob):
-    lost = []
-    client = world.client(lock_watchdog_timeout=300, on_lock_lost=lambda *told: lost.append(told))
+    client = world.client(lock_watchdog_timeout=300, on_lock_lost=world.on_lock_lost)
     mine, theirs = alice.lock(client), bob.lock(client)
     theirs.lock()
     theirs.lock()
     assert mine.force_unlock() is True
-    world.until(lambda: lost, within=5)
-    assert lost == [("orders", bob.number)]
+    world.until(lambda: world.losses, within=5)
+    assert world.losses == [("orders", bob.number)]
     raises_lost(theirs.lock)
     for _ in range(2):
         raises_lost(theirs.unlock)
@@ -56,8 +54,7 @@ def test_one_of_the_waiters_of_this_client_acquires_the_lock(world, client, bob,
 
 
 def test_a_hold_that_had_run_out_before_is_not_called_lost(world, alice, bob):
-    losses = []
-    client = world.client(on_lock_lost=lambda *loss: losses.append(loss))
+    client = world.client(on_lock_lost=world.on_lock_lost)
     mine, theirs = alice.lock(client), bob.lock(client)
     mine.lock(0.3)
     world.until(lambda: world.redis.ttl("orders") is None)
@@ -65,7 +62,7 @@ def test_a_hold_that_had_run_out_before_is_not_called_lost(world, alice, bob):
     mine.lock()
     assert mine.get_hold_count() == 1
     mine.unlock()
-    assert not losses
+    assert not world.losses
 
 
 @sync_and_async
@@ -88,15 +85,14 @@ def test_one_without_an_answer_is_not_repeated_and_can_be_called_again(world, pr
     "kind", ["lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "read_lock", "write_lock"]
 )
 def test_a_loss_that_was_reported_outlasts_it(world, alice, bob, kind):
-    lost = []
-    client = world.client(lock_watchdog_timeout=300, on_lock_lost=lambda *loss: lost.append(loss))
+    client = world.client(lock_watchdog_timeout=300, on_lock_lost=world.on_lock_lost)
     side = kind.startswith(("read", "write")) and kind
     mine = alice.get(client, "read_write_lock" if side else kind)
     mine = Remote(getattr(mine.real, side)(), alice) if side else mine
     theirs = Remote(mine.real, bob)
     mine.lock()
     theirs.force_unlock()
-    world.until(lambda: lost == [("orders", alice.number)])
+    world.until(lambda: world.losses == [("orders", alice.number)])
     theirs.lock()
     assert mine.force_unlock(), "of who holds it now"
     assert not mine.force_unlock(), "of the free lock"

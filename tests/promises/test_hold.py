@@ -134,8 +134,7 @@ def test_leaving_says_that_the_lock_was_lost_unless_the_body_failed(world, kind,
 @each_runtime
 @each_expiring_kind
 def test_the_body_can_see_that_the_lock_was_lost(world, alice, kind, caplog):
-    lost = []
-    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
+    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=world.on_lock_lost)
     mine = single(alice, client, kind)
     with caplog.at_level(logging.WARNING, logger="pyredisson.lock"), pytest.raises(LockLostError), mine.hold() as lease:
         world.redis.delete(HOLDS[kind])
@@ -144,7 +143,7 @@ def test_the_body_can_see_that_the_lock_was_lost(world, alice, kind, caplog):
         with pytest.raises(LockLostError) as loss:
             lease.ensure_held()
         assert loss.value.name == "orders"
-    world.until(lambda: lost == [("orders", alice.number)])
+    world.until(lambda: world.losses == [("orders", alice.number)])
     [record] = caplog.records
     assert "'orders' of " in record.getMessage()
     assert "was lost" in record.getMessage()
@@ -155,18 +154,17 @@ def test_the_body_can_see_that_the_lock_was_lost(world, alice, kind, caplog):
 @each_expiring_kind
 def test_a_block_whose_lease_expires_raises_on_leaving(world, kind, alice):
     """Unlike a plain hold: the block is still running."""
-    lost = []
     # The watchdog is awake often enough, and leaves it alone.
-    client = world.client(on_lock_lost=lambda *told: lost.append(told), lock_watchdog_timeout=0.3)
+    client = world.client(on_lock_lost=world.on_lock_lost, lock_watchdog_timeout=0.3)
     mine = single(alice, client, kind)
     with pytest.raises(LockLostError), mine.hold(lease_time=0.4) as lease:
-        world.until(lambda: lost, within=5)
+        world.until(lambda: world.losses, within=5)
         assert lease.lost
         if kind == "lock":
             world.until(lambda: world.redis.ttl("orders") is None)
             raises_lost(mine.lock)  # Re-entry over a lost hold takes nothing.
             assert world.redis.hash("orders") == {}
-    assert lost == [("orders", alice.number)]
+    assert world.losses == [("orders", alice.number)]
     assert is_free(mine)
 
 
@@ -322,8 +320,7 @@ def test_an_unlock_too_many_says_that_no_one_holds_it(client, mine, theirs):
 
 @asyncio_only
 def test_a_block_that_was_left_is_not_cancelled_any_more(world):
-    lost = []
-    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
+    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=world.on_lock_lost)
     lock = client.real.get_lock("orders")
     left = []
 
@@ -339,5 +336,5 @@ def test_a_block_that_was_left_is_not_cancelled_any_more(world):
     running = world.actor().start(body)
     world.until(lambda: left)
     world.redis.delete("orders")
-    world.until(lambda: lost)
+    world.until(lambda: world.losses)
     assert isinstance(running.error(), LockLostError)  # Of the outer block, which waited for its own end.

@@ -43,8 +43,7 @@ def test_the_time_to_live_is_in_seconds(world, mine, theirs):
 
 @each_runtime
 def test_a_plain_lease_that_ran_out_is_over_in_silence(world, alice, bob, caplog):
-    lost = []
-    client = world.client(on_lock_lost=lambda *told: lost.append(told), lock_watchdog_timeout=KEPT)
+    client = world.client(on_lock_lost=world.on_lock_lost, lock_watchdog_timeout=KEPT)
     mine, theirs = alice.lock(client), bob.lock(client)
     with caplog.at_level(logging.INFO, logger="pyredisson"):
         mine.lock(1)
@@ -52,7 +51,7 @@ def test_a_plain_lease_that_ran_out_is_over_in_silence(world, alice, bob, caplog
         world.until(lambda: world.redis.ttl("orders") is None)
         theirs.lock()  # So that the watchdog is awake.
         world.renewed("orders", times=1)
-    assert lost == []
+    assert world.losses == []
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
@@ -136,8 +135,7 @@ def test_a_block_that_is_extended_lasts_longer(world, client, alice, kind):
 @pytest.mark.parametrize("block", [False, True], ids=["lock", "hold"])
 def test_who_acquires_while_the_lock_is_forced_open_is_renewed_and_notified(world, kind, block):
     """The answer to the ``force_unlock()`` of a client is read after one of its waiters has acquired the lock."""
-    lost = []
-    client = world.client(on_lock_lost=lambda name, _: lost.append(name), lock_watchdog_timeout=KEPT)
+    client = world.client(on_lock_lost=world.on_lock_lost, lock_watchdog_timeout=KEPT)
     holder, waiter, forcing = world.actors(3)
     core = client.real._core
     exchange, acquired = core.exchange, []
@@ -161,7 +159,7 @@ def test_who_acquires_while_the_lock_is_forced_open_is_renewed_and_notified(worl
     assert forced.result(10)
     world.renewed("orders")
     world.redis.delete("orders")
-    world.until(lambda: len(lost) == 2, what="the holder, and who acquired it then")
+    world.until(lambda: len(world.lost) == 2, what="the holder, and who acquired it then")
 
 
 @pytest.mark.parametrize("kind", ["lock", "fenced_lock", "write_lock"])
@@ -169,8 +167,7 @@ def test_who_acquires_while_the_lock_is_forced_open_is_renewed_and_notified(worl
 @pytest.mark.parametrize("joins", [False, True], ids=["first", "joins"])
 def test_what_a_forced_unlock_takes_of_what_was_acquired_meanwhile_is_lost_at_once(world, kind, lease, joins):
     """The answer to a first acquire is read after that to the ``force_unlock()``; to one that joins, in its middle."""
-    lost = []
-    client = world.client(on_lock_lost=lambda name, _: lost.append(name), lock_watchdog_timeout=60)
+    client = world.client(on_lock_lost=world.on_lock_lost, lock_watchdog_timeout=60)
     holder, waiter, forcing = world.actors(3)
     mine, theirs = handle(holder, client, kind), handle(waiter, client, kind)
     core, reads = client.real._core, theirs.real._core.kind.reads
@@ -201,7 +198,7 @@ def test_what_a_forced_unlock_takes_of_what_was_acquired_meanwhile_is_lost_at_on
         assert handle(forcing, client, kind).force_unlock()
     over.append(True)
     ends.result(10)
-    world.until(lambda: lost, within=10, what="whose third of the lease is twice as long")
+    world.until(lambda: world.lost, within=10, what="whose third of the lease is twice as long")
 
 
 def test_an_extension_is_repeated_if_an_inner_block_was_left_before_its_answer_was_read(world, alice, bob):
@@ -310,8 +307,7 @@ def test_who_joins_a_lease_that_another_one_has_taken_over_leaves_the_queue(worl
 @pytest.mark.parametrize("case", ["fixed", "persistent"])
 def test_a_look_after_a_forced_unlock_ends_nothing(world, case):
     """What was acquired before its answer was read is as it would be without it."""
-    lost = []
-    client = world.client(on_lock_lost=lambda name, _: lost.append(name))
+    client = world.client(on_lock_lost=world.on_lock_lost)
     holder, forcing = world.actors(2)
     mine, core = holder.lock(client), client.real._core
     exchange, send, looked, forced = core.exchange, Renewal.send, [], []
@@ -343,7 +339,7 @@ def test_a_look_after_a_forced_unlock_ends_nothing(world, case):
         assert forces.result(10) is False
         world.until(lambda: looked)
         world.pass_time(0.3)
-    assert lost == []
+    assert world.lost == []
     if case == "persistent":
         mine.unlock()
 

@@ -69,13 +69,12 @@ def test_it_asks_no_server(world, alice, bob, proxy):
 
 @pytest.mark.parametrize("how", ["with", "hold"])
 def test_a_lock_that_was_taken_away_is_lost(world, alice, how):
-    lost = []
-    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
+    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=world.on_lock_lost)
     mine = alice.lock(client)
     with pytest.raises(LockLostError), mine if how == "with" else mine.hold():
         mine.ensure_held()
         world.redis.delete("orders")
-        world.until(lambda: lost)
+        world.until(lambda: world.losses)
         refused(mine, LockLostError, "was lost by")
     refused(mine)
 

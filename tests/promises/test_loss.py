@@ -74,13 +74,12 @@ def test_leaving_a_block_says_so_although_the_server_is_away(world, proxy, alice
 
 
 def test_unlocking_a_lost_hold_still_gives_up_what_may_stand_in_redis(world, alice):
-    lost = []
-    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
+    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=world.on_lock_lost)
     mine = alice.lock(client)
     mine.lock()
     owner = f"{client.id}:{alice.number}"
     world.redis.delete("orders")
-    world.until(lambda: lost)
+    world.until(lambda: world.losses)
     world.redis.command("HSET", "orders", owner, "1")
     raises_lost(mine.unlock)
     assert not mine.is_locked()
@@ -89,13 +88,12 @@ def test_unlocking_a_lost_hold_still_gives_up_what_may_stand_in_redis(world, ali
 @each_runtime
 @pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
 def test_re_entry_over_a_lost_hold_acquires_nothing(world, known):
-    lost = []
-    client = world.client(lock_watchdog_timeout=SHORT if known else 60, on_lock_lost=lambda *told: lost.append(told))
+    client = world.client(lock_watchdog_timeout=SHORT if known else 60, on_lock_lost=world.on_lock_lost)
     mine = world.actor().lock(client)
     mine.lock()
     world.redis.delete("orders")
     if known:
-        world.until(lambda: lost)
+        world.until(lambda: world.losses)
     for attempt in (mine.lock, mine.try_lock, mine.acquire):
         raises_lost(attempt)
     assert world.redis.ttl("orders") is None

@@ -227,8 +227,7 @@ NESTED = [
 @pytest.mark.parametrize("nested", NESTED, ids=", ".join)
 def test_the_outermost_hold_stays_and_is_renewed(world, alice, bob, case, nested):
     """The holds of the member alone are released first, then those of the multi-lock; each the innermost first."""
-    lost = []
-    members = Members(world, alice, case, lock_watchdog_timeout=KEPT, on_lock_lost=lambda *told: lost.append(told))
+    members = Members(world, alice, case, lock_watchdog_timeout=KEPT, on_lock_lost=world.on_lock_lost)
     releases = []
     for step in nested:
         lock = members.one() if step.startswith("one") else members.all()
@@ -244,7 +243,7 @@ def test_the_outermost_hold_stays_and_is_renewed(world, alice, bob, case, nested
     assert not members.theirs(bob).try_lock()
     outermost[1]()
     assert members.free()
-    assert lost == []
+    assert world.losses == []
 
 
 @pytest.mark.parametrize("anew", ["one", "another multi-lock", "a block"])
@@ -392,14 +391,13 @@ def test_a_member_is_not_called_lost_that_was_never_acquired_alone(members, one,
 
 @each(*SOME, *ONCE)
 def test_the_holder_of_a_multi_lock_is_notified_at_once_when_a_member_is_forced_away(world, alice, bob, case, block):
-    lost = []
-    members = Members(world, alice, case, on_lock_lost=lambda *told: lost.append(told), **FAR_AWAY)
+    members = Members(world, alice, case, on_lock_lost=world.on_lock_lost, **FAR_AWAY)
     several = members.all()
     release = acquired(several, alice, None, block=block)
     members.lose("forced", bob)
     clients = len({id(client) for client in members.clients})
-    world.until(lambda: len(lost) >= clients, within=5)
-    assert lost == [(several.real.name, members.number)] * clients
+    world.until(lambda: len(world.losses) >= clients, within=5)
+    assert world.losses == [(several.real.name, members.number)] * clients
     assert several.validity() == 0
     raises_lost(several.try_lock)
     raises_lost(release)
@@ -408,14 +406,13 @@ def test_the_holder_of_a_multi_lock_is_notified_at_once_when_a_member_is_forced_
 
 @each(SINGLE, FAIR, APART)
 def test_the_holder_of_a_member_and_of_the_multi_lock_is_notified_of_both(world, alice, bob, case):
-    lost = []
-    members = Members(world, alice, case, on_lock_lost=lambda name, _: lost.append(name), **FAR_AWAY)
+    members = Members(world, alice, case, on_lock_lost=world.on_lock_lost, **FAR_AWAY)
     one, several = members.one(), members.all()
     one.lock()
     several.lock()
     members.lose("forced", bob)
     expected = {members.names[0], several.real.name}
-    world.until(lambda: set(lost) == expected, within=5)
+    world.until(lambda: set(world.lost) == expected, within=5)
     raises_lost(one.unlock)
     raises_lost(several.unlock)
     members.freed()
@@ -423,13 +420,12 @@ def test_the_holder_of_a_member_and_of_the_multi_lock_is_notified_of_both(world,
 
 @each(SINGLE, APART, ALL)
 def test_the_holder_is_notified_at_once_when_a_call_finds_a_member_lost(world, alice, bob, case):
-    lost = []
-    members = Members(world, alice, case, on_lock_lost=lambda name, _: lost.append(name), **FAR_AWAY)
+    members = Members(world, alice, case, on_lock_lost=world.on_lock_lost, **FAR_AWAY)
     several = members.all()
     several.lock()
     members.lose("deleted", bob)
     raises_lost(members.one().try_lock)
-    world.until(lambda: several.real.name in lost, within=5)
+    world.until(lambda: several.real.name in world.lost, within=5)
     raises_lost(several.unlock)
     members.freed()
 
@@ -441,8 +437,7 @@ with_conditions = each(*SOME, ALL)
 
 @with_conditions
 def test_a_wait_gives_up_a_member_and_takes_it_again_and_nothing_is_lost(world, alice, bob, case, block, caplog):
-    lost = []
-    members = Members(world, alice, case, lock_watchdog_timeout=KEPT, on_lock_lost=lambda *told: lost.append(told))
+    members = Members(world, alice, case, lock_watchdog_timeout=KEPT, on_lock_lost=world.on_lock_lost)
     client, store = members.clients[0], members.stores[-1]
     several = members.all()
     release = acquired(several, alice, None, block=block)
@@ -453,13 +448,13 @@ def test_a_wait_gives_up_a_member_and_takes_it_again_and_nothing_is_lost(world, 
     Remote(client.real.get_condition(members.theirs(bob).real), bob).notify()
     members.theirs(bob).unlock()
     assert waiting.result() is True
-    assert lost == []
+    assert world.losses == []
     assert several.validity() > 0
     assert members.one().get_hold_count() == several.get_hold_count() == 1
     members.renewed()
     release()
     assert members.free()
-    assert lost == []
+    assert world.losses == []
     # A server that is slow to reply is said to be, and costs nothing.
     lines = [text for text in warned(caplog) if "appendonly" not in text]
     assert [text for text in lines if "lost" in text or "late" in text] == []
@@ -638,27 +633,25 @@ def test_a_release_after_one_client_was_closed_gives_back_what_the_others_hold(m
 @each(APART, ALL, QUORUM)
 @pytest.mark.parametrize("first", [True, False], ids=["the first", "the last"])
 def test_the_holder_is_notified_when_what_a_closed_client_held_of_it_ends(world, alice, case, block, first):
-    lost = []
-    members = Members(world, alice, case, on_lock_lost=lambda name, _: lost.append(name), lock_watchdog_timeout=KEPT)
+    members = Members(world, alice, case, on_lock_lost=world.on_lock_lost, lock_watchdog_timeout=KEPT)
     several = members.all()
     acquired(several, alice, block=block)
     closed = [members.lost[each] if first else members.count - 1 - each for each in members.lost]
     for index in closed:
-        assert lost == []
+        assert world.lost == []
         alice.do(members.clients[index].real.close)
-    world.until(lambda: several.real.name in lost, within=3 * KEPT)
+    world.until(lambda: several.real.name in world.lost, within=3 * KEPT)
     members.expire(*closed)
 
 
 @each(*REENTRANT)
 def test_who_forces_all_members_open_by_themselves_loses_the_multi_lock(world, alice, case, block):
-    lost = []
-    members = Members(world, alice, case, on_lock_lost=lambda name, _: lost.append(name), **FAR_AWAY)
+    members = Members(world, alice, case, on_lock_lost=world.on_lock_lost, **FAR_AWAY)
     several = members.all()
     release = acquired(several, alice, None, block=block)
     for index in range(members.count):
         assert members.one(index).force_unlock()
-    world.until(lambda: several.real.name in lost, within=5)
+    world.until(lambda: several.real.name in world.lost, within=5)
     raises_lost(release)
     not_owned(several.unlock)
     assert several.try_lock() is True

@@ -402,13 +402,10 @@ def test_two_over_the_same_set_do_not_wait_in_a_circle(world, client, alice, bob
 
 
 def test_a_lost_member_is_a_lost_lock(world):
-    lost = []
-    client = world.client(
-        lock_watchdog_timeout=3.0, quorum_node_timeout=0.9, on_lock_lost=lambda name, _: lost.append(name)
-    )
+    client = world.client(lock_watchdog_timeout=3.0, quorum_node_timeout=0.9, on_lock_lost=world.on_lock_lost)
     lock = on_one_server(world.actor(), client, "a", "b")
     lock.lock()
     world.redis.delete("b")
-    world.until(lambda: lost == ["a + b"])
+    world.until(lambda: world.lost == ["a + b"])
     raises_lost(lock.unlock)
     assert left(world) == set()

@@ -53,8 +53,7 @@ def test_it_is_called_once_and_not_for_other_blocks(world, alice, bob, kind, key
 @each_kind
 def test_it_is_not_called_without_a_loss_nor_after_its_block(world, alice, kind, key):
     called = []
-    lost = []
-    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
+    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=world.on_lock_lost)
     lock = single(alice, client, kind)
     with lock.hold(on_loss=lambda: called.append(1)):
         pass
@@ -67,7 +66,7 @@ def test_it_is_not_called_without_a_loss_nor_after_its_block(world, alice, kind,
         pass
     with pytest.raises(LockLostError), lock.hold():
         world.redis.delete(key)
-        world.until(lambda: lost)
+        world.until(lambda: world.losses)
     assert called == []
 
 

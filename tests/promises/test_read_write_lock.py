@@ -114,16 +114,15 @@ def test_a_writer_that_reads_looks_as_redissons(world, client, alice):
 
 @each_runtime
 def test_a_hold_missing_in_redis_is_not_revived_and_is_reported_lost(world, alice, bob):
-    lost = []
-    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=lambda *told: lost.append(told))
+    client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=world.on_lock_lost)
     other = world.client()
     mine, theirs = sides(alice, client)[0], sides(bob, other)[0]
     mine.lock()
     theirs.lock(60)
     number = alice.number
     world.redis.delete(hold(client, alice))
-    world.until(lambda: lost)
-    assert lost == [("orders", number)]
+    world.until(lambda: world.losses)
+    assert world.losses == [("orders", number)]
     assert hold(client, alice) not in world.redis.everything()
     raises_lost(mine.lock)
     raises_lost(mine.unlock)

@@ -21,15 +21,14 @@ pytestmark = sync_and_async
 
 
 def test_what_was_held_is_lost_and_the_client_goes_on(world, alice, bob):
-    lost = []
-    client = world.client(on_lock_lost=lambda name, number: lost.append(name))
+    client = world.client(on_lock_lost=world.on_lock_lost)
     before = client.id
     block = alice.lock(client).hold()
     lease = block.enter()
     client.renew_identity()
     assert client.id != before
     assert lease.lost
-    world.until(lambda: lost == ["orders"])
+    world.until(lambda: world.lost == ["orders"])
     raises_lost(alice.do, world.leave(block.real))
     mine = alice.lock(client, "bills")
     mine.lock()
@@ -93,10 +92,9 @@ def test_who_waits_is_woken(world, client, alice, bob, theirs):
 
 @pytest.mark.parametrize("noticed", ["by the watchdog", "by a new connection"])
 def test_a_restored_copy_is_another_client(world, alice, monkeypatch, noticed):
-    lost = []
     client = world.client(
         lock_watchdog_timeout=3 if noticed == "by the watchdog" else 30,
-        on_lock_lost=lambda name, _: lost.append(name),
+        on_lock_lost=world.on_lock_lost,
     )
     before = client.id
     block = alice.lock(client).hold()
@@ -111,7 +109,7 @@ def test_a_restored_copy_is_another_client(world, alice, monkeypatch, noticed):
         assert all(owner.startswith(client.id) for owner in world.redis.hash("bills"))
         assert mine.try_lock()
         mine.force_unlock()
-    world.until(lambda: lost == ["orders"] and client.id != before)
+    world.until(lambda: world.lost == ["orders"] and client.id != before)
     assert lease.lost
     raises_lost(alice.do, world.leave(block.real), match="restored from a checkpoint")
     assert next(iter(world.redis.hash("orders"))).startswith(before)  # It is the original's, and left to it.

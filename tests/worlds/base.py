@@ -151,6 +151,7 @@ class World(ABC):
     Attributes:
         runtime: Its name.
         redis: What is in the database of the world's server.
+        losses: What :meth:`on_lock_lost` was called with.
     """
 
     runtime: Literal["threads", "asyncio", "simulated"]
@@ -160,6 +161,7 @@ class World(ABC):
         # What was made here, to be ended in this order: no actor ends while its client lets it wait.
         self._clients, self._actors, self._ends = ExitStack(), ExitStack(), ExitStack()
         self._adopted: list[Any] = []
+        self.losses: list[tuple[str, int]] = []
 
     # ---- actors and clients --------------------------------------------------------------------------------------
 
@@ -215,6 +217,15 @@ class World(ABC):
         """Return how many wait for a lock in its client, by the lock's ``repr()``."""
         said = re.search(r"(\d+) waiting here", repr(lock))
         return int(said[1]) if said else 0
+
+    def on_lock_lost(self, name: str, number: int) -> None:
+        """Record a loss: for ``Config.on_lock_lost``."""
+        self.losses.append((name, number))
+
+    @property
+    def lost(self) -> list[str]:
+        """The names in :attr:`losses`."""
+        return [name for name, _ in list(self.losses)]
 
     def last_resorts(self) -> int:
         """Return how many waits here were ended by a check for which only the lack of a message was the reason."""

@@ -81,7 +81,6 @@ class ClockWorld(World):
         redis_py: ``redis``, or ``redis.asyncio``.
         port: The port of the world's server, or ``None``.
         events: The events of all clients made by URLs, and when each happened.
-        losses: What their ``on_lock_lost`` was called with.
         redis_settings: For the clients of redis-py that connect to the world's server.
     """
 
@@ -101,7 +100,6 @@ class ClockWorld(World):
         self.port = server if isinstance(server, int) else None
         self.fake = None if isinstance(server, int) else server
         self.events: list[tuple[float, Event]] = []
-        self.losses: list[tuple[str, int]] = []
         self.redis_settings: dict[str, Any] = {}
         self._ports = ports
         self._nodes: list[ServerStore] = []
@@ -217,10 +215,6 @@ class ClockWorld(World):
 
     def _listen(self, event: Event) -> None:
         self.events.append((time.monotonic(), event))
-
-    def on_lock_lost(self, name: str, number: int) -> None:
-        """Record a loss: for ``Config.on_lock_lost``."""
-        self.losses.append((name, number))
 
     # ---- time ----------------------------------------------------------------------------------------------------
 
