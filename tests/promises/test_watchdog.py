@@ -8,7 +8,7 @@ import pytest
 from pyredisson import OutcomeUnknownError, events
 from tests.promises.kinds import handle, release_of, rival
 from tests.worlds.base import KEPT, World
-from tests.worlds.environments import asyncio_only, each_runtime, in_virtual_time, sync_and_async
+from tests.worlds.environments import each_runtime, in_virtual_time, sync_and_async
 
 #: A watchdog's timeout, of which two thirds can be waited for, while a busy machine may lose one of them.
 #: Those of a read-write lock: of its holders, the reader has a key of its own.
@@ -116,18 +116,6 @@ def test_a_lock_whose_holder_ended_is_free_within_one_lease(world, alice, bob, c
     if world.runtime == "asyncio":  # Before Python 3.12 ``asyncio.wait_for`` takes the lock in a task that then ends.
         assert "wait_for" in record.getMessage()
         assert "try_lock(5)" in record.getMessage()
-
-
-@asyncio_only
-def test_a_holder_that_ended_is_logged_with_a_hint_at_wait_for(world, alice, bob, caplog):
-    """Before Python 3.12 ``asyncio.wait_for`` takes the lock in a task of its own, which then ends."""
-    client = world.client(lock_watchdog_timeout=1.2)
-    alice.lock(client).lock()
-    with caplog.at_level(logging.WARNING, logger="pyredisson"):
-        alice.end()
-        assert bob.lock(client).try_lock(9)
-        world.until(lambda: "wait_for" in caplog.text)
-    assert "try_lock(5)" in caplog.text
 
 
 @sync_and_async
