@@ -216,27 +216,17 @@ def members(world: World) -> int:
 
 
 @sync_and_async
-def test_a_party_whose_wait_has_failed_leaves(world, proxy, alice):
+@pytest.mark.parametrize("left", [True, False], ids=["once it has left", "at once"])
+def test_a_party_whose_wait_has_failed_leaves_and_its_next_wait_takes_no_place_twice(world, proxy, alice, left):
+    """Whether or not the background has given up the former place, alone it opens no barrier."""
     mine = alice.get(world.through(proxy.port, timeout=1.2), "barrier", "start", 2)
     pending = alice.start(mine.wait, 1.5)
     world.until(lambda: members(world) == 1)
     proxy.cut()
     assert isinstance(pending.error(within=10), (redis.exceptions.RedisError, OutcomeUnknownError))
     proxy.heal()
-    world.until(lambda: members(world) == 0)
-    with pytest.raises(BrokenBarrierError):  # Alone it opens none.
-        mine.wait(0.1)
-
-
-@sync_and_async
-def test_the_next_wait_takes_no_place_twice(world, proxy, alice):
-    """Whether or not the background has given up the former one."""
-    mine = alice.get(world.through(proxy.port, timeout=1.2), "barrier", "start", 2)
-    pending = alice.start(mine.wait, 1.5)
-    world.until(lambda: members(world) == 1)
-    proxy.cut()
-    assert isinstance(pending.error(within=10), (redis.exceptions.RedisError, OutcomeUnknownError))
-    proxy.heal()
+    if left:
+        world.until(lambda: members(world) == 0)
     with pytest.raises(BrokenBarrierError):
         mine.wait(0.1)
 
