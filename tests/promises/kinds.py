@@ -15,6 +15,9 @@ import pyredisson.asyncio
 from pyredisson import LockLostError, LockNotOwnedError
 from tests.worlds.base import Actor, Remote, World
 
+LOCKS = ["lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "non_reentrant_lock"]
+LOCKS += ["non_reentrant_fair_lock", "read_lock", "write_lock"]
+
 
 def each_of(*values: Any, ids: Any = None) -> Any:
     """Return a fixture with each of these values in turn, for the tests of a file that do not name their own."""

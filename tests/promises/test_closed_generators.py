@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.command_line import output_of, run_python
-from tests.promises.kinds import each_of, lock_of, make
+from tests.promises.kinds import LOCKS, each_of, lock_of, make
 from tests.worlds.base import PATIENCE, Actor, World
 from tests.worlds.environments import asyncio_only, each_runtime, threads_only
 
@@ -19,11 +19,9 @@ pytestmark = asyncio_only
 
 #: Well under the lease of 30 s: it was released, and did not just run out.
 SOON = 5.0
-LOCKS = ["lock", "fair_lock", "non_reentrant_lock", "spin_lock", "fenced_lock", "token_lock"]
-LOCKS += ["read_lock", "write_lock", "multi_lock", "red_lock"]
 #: The permit of an expirable semaphore has an id, which a plain block would not tell.
 OF_PERMITS = [("semaphore", "with"), ("semaphore", "hold"), ("permit_expirable_semaphore", "hold")]
-BLOCKS = [*((kind, form) for kind in LOCKS for form in ("with", "hold")), *OF_PERMITS]
+BLOCKS = [*((kind, form) for kind in (*LOCKS, "multi_lock", "red_lock") for form in ("with", "hold")), *OF_PERMITS]
 form = each_of("with", "hold")
 
 

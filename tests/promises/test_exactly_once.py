@@ -209,22 +209,21 @@ def test_a_late_forced_unlock_frees_no_later_hold(world, proxy, mine, kind):
 
 def test_a_call_outranks_what_the_watchdog_is_sending(proxy, impatient, kind):
     """The unlock is left to the watchdog, whose copy is late; the owner has gone on by then."""
-    mine = impatient
-    mine.lock()
+    impatient.lock()
     proxy.cut()
     with pytest.raises(redis.exceptions.ConnectionError):
-        mine.is_locked()  # No connection is left on which the unlock might have been sent.
+        impatient.is_locked()  # No connection is left on which the unlock might have been sent.
     with pytest.raises(redis.exceptions.ConnectionError):
-        mine.unlock()
+        impatient.unlock()
     late = proxy.hold_request("EVALSHA")
     proxy.heal()
     late.wait()
-    mine.unlock()
-    mine.lock()
+    impatient.unlock()
+    impatient.lock()
     assert late.release()
-    assert holds(kind, mine) == 1
-    mine.unlock()
-    assert not mine.is_locked()
+    assert holds(kind, impatient) == 1
+    impatient.unlock()
+    assert not impatient.is_locked()
 
 
 def test_retries_of_redis_py_do_not_apply(world, proxy):
@@ -242,32 +241,28 @@ def test_retries_of_redis_py_do_not_apply(world, proxy):
 
 @pytest.mark.parametrize("adopted", [False, True])
 def test_unknown_acquire_is_an_error_and_released_or_adopted_by_the_next_one(world, proxy, impatient, kind, adopted):
-    mine = impatient
-    silence = proxy.drop_reply("EVALSHA", k=None)
+    proxy.drop_reply("EVALSHA", k=None)
     with pytest.raises(OutcomeUnknownError) as unknown:
-        mine.try_lock(lease_time=60)
+        impatient.try_lock(lease_time=60)
     assert isinstance(unknown.value, LockError)
     assert isinstance(unknown.value.__cause__, redis.exceptions.RedisError)
     assert unknown.value.name == "orders"
-    silence.remove()
-    proxy.heal()
+    proxy.clear()
     if not adopted:
-        world.until(lambda: not mine.is_locked())
-    assert mine.try_lock(5, 60)
-    assert holds(kind, mine) == 1
-    mine.unlock()
-    assert not mine.is_locked()
+        world.until(lambda: not impatient.is_locked())
+    assert impatient.try_lock(5, 60)
+    assert holds(kind, impatient) == 1
+    impatient.unlock()
+    assert not impatient.is_locked()
 
 
 def test_unknown_unlock_can_be_called_again(proxy, impatient, kind):
-    mine = impatient
-    mine.lock()
-    silence = proxy.drop_reply("EVALSHA", k=None)
+    impatient.lock()
+    proxy.drop_reply("EVALSHA", k=None)
     with pytest.raises(OutcomeUnknownError):
-        mine.unlock()
-    silence.remove()
-    proxy.heal()
-    unlocks_for_the_last_time(mine)
+        impatient.unlock()
+    proxy.clear()
+    unlocks_for_the_last_time(impatient)
 
 
 def unlocks_for_the_last_time(mine: Remote) -> None:
@@ -284,35 +279,31 @@ def test_an_unlock_behind_a_block_that_could_not_be_left_is_of_the_outer_hold(
     proxy, alice, client, impatient, kind, whose, again
 ):
     """Only who called ``unlock()`` before can mean the same one."""
-    mine = impatient
-    mine.lock()
-    inner = mine if whose == "its own" else over(alice, [mine.real])
+    impatient.lock()
+    inner = impatient if whose == "its own" else over(alice, [impatient.real])
     leave = release_of(inner, block=True)
-    silence = proxy.hold_request("EVALSHA", None)
+    proxy.hold_request("EVALSHA", None)
     with pytest.raises(OutcomeUnknownError):
         alice.do(leave)
     if again:
         with pytest.raises(OutcomeUnknownError):
-            mine.unlock()
-    silence.remove()
-    proxy.heal()
-    unlocks_for_the_last_time(mine)
+            impatient.unlock()
+    proxy.clear()
+    unlocks_for_the_last_time(impatient)
 
 
 @pytest.mark.parametrize("kind", ["lock", "read_lock"])
 def test_an_unlock_behind_a_block_that_could_not_be_left_raises_its_own_loss(
     world, proxy, alice, client, impatient, kind
 ):
-    mine = impatient
-    mine.lock(0.5)
+    impatient.lock(0.5)
     world.until(lambda: not world.redis.command("EXISTS", "orders"))
-    leave = release_of(mine, block=True)
-    silence = proxy.hold_request("EVALSHA", None)
+    leave = release_of(impatient, block=True)
+    proxy.hold_request("EVALSHA", None)
     with pytest.raises(OutcomeUnknownError):
         alice.do(leave)
-    silence.remove()
-    proxy.heal()
-    raises_lost(mine.unlock, match="its lease expired")
+    proxy.clear()
+    raises_lost(impatient.unlock, match="its lease expired")
 
 
 @pytest.mark.parametrize("kind", ["lock"])
@@ -321,16 +312,14 @@ def test_who_leaves_a_block_does_not_come_back_to_an_unlock_within_it(
     world, proxy, alice, client, impatient, kind, settled
 ):
     """Nested code passes each error on: the unlock behind the block is of the hold around that."""
-    mine = impatient
-    mine.lock()
-    leave = release_of(mine, block=True)
-    mine.lock()
-    silence = proxy.hold_request("EVALSHA", None)
-    for each in (mine.real.unlock, leave):
+    impatient.lock()
+    leave = release_of(impatient, block=True)
+    impatient.lock()
+    proxy.hold_request("EVALSHA", None)
+    for each in (impatient.real.unlock, leave):
         with pytest.raises(OutcomeUnknownError):
             alice.do(each)
-    silence.remove()
-    proxy.heal()
+    proxy.clear()
     if settled:
-        world.until(lambda: mine.get_hold_count() == 1)
-    unlocks_for_the_last_time(mine)
+        world.until(lambda: impatient.get_hold_count() == 1)
+    unlocks_for_the_last_time(impatient)

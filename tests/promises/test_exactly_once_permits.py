@@ -170,17 +170,15 @@ def test_an_acquire_with_unknown_outcome_is_undone(proxy, seats, call):
         scripts.extend(args[1:2] if args[0] == b"EVALSHA" else [])
         return args[1:2] == scripts[:1]
 
-    silence = proxy.drop_reply(acquires, k=None)
-    undo = proxy.hold_request(lambda args: args[0] == b"EVALSHA" and not acquires(args), k=None)
+    proxy.drop_reply(acquires, k=None)
+    proxy.hold_request(lambda args: args[0] == b"EVALSHA" and not acquires(args), k=None)
     with pytest.raises(OutcomeUnknownError, match="released in the background") as unknown:
         make(seats)
     assert unknown.value.name == "seats"
     assert "'seats'" in str(unknown.value)
     assert isinstance(unknown.value.__cause__, redis.exceptions.RedisError)
     assert seats.count == count
-    silence.remove()
-    undo.remove()
-    proxy.heal()
+    proxy.clear()
     seats.world.until(lambda: seats.count == 5)
     assert seats.permits.acquired_permits() == 0
     make(seats)
@@ -211,11 +209,10 @@ def test_an_error_says_what_to_do_if_the_outcome_stays_unknown(world, proxy, ali
         made.acquire()
     if kind == "condition":
         made.enter()
-    silence = proxy.hold_request("EVALSHA", k=None)
+    proxy.hold_request("EVALSHA", k=None)
     with pytest.raises(OutcomeUnknownError, match=f"of .* 'seats' was sent.*{text}"):
         call(made)
-    silence.remove()
-    proxy.heal()
+    proxy.clear()
 
 
 FINISHED = ["release", "add_permits", "set_permits", "add permits", "resize", "delete", "count_down"]
@@ -229,8 +226,7 @@ def test_a_release_with_unknown_outcome_is_completed(proxy, seats, call):
     with pytest.raises(OutcomeUnknownError, match="do not call it again"):
         make(seats)
     assert seats.count == 5
-    nothing.remove()
-    proxy.heal()
+    proxy.clear()
     seats.world.until(lambda: seats.count == count)
     nothing.release()
     assert seats.count == count
@@ -238,13 +234,12 @@ def test_a_release_with_unknown_outcome_is_completed(proxy, seats, call):
 
 @hasty
 def test_an_owner_settles_its_open_request_before_the_next_call(proxy, seats):
-    silence = proxy.drop_reply("EVALSHA", k=None)
+    proxy.drop_reply("EVALSHA", k=None)
     with pytest.raises(OutcomeUnknownError):
         seats.semaphore.acquire(2)
     with pytest.raises(redis.exceptions.RedisError):  # Of this one nothing was sent.
         seats.permits.acquire()
-    silence.remove()
-    proxy.heal()
+    proxy.clear()
     assert seats.semaphore.acquire(5, timeout=0) is True
 
 

@@ -7,21 +7,13 @@ import math
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError
-from tests.promises.kinds import handle, over, raises_lost
+from tests.promises.kinds import LOCKS, handle, over, raises_lost
 from tests.worlds.base import KEPT
 from tests.worlds.environments import each_runtime, sync_and_async
 
 pytestmark = each_runtime
 
 SHORT = 1.5  # a watchdog's timeout, where a loss is waited for
-
-each_kind = pytest.mark.parametrize(
-    "kind",
-    [
-        "lock", "fair_lock", "fenced_lock", "spin_lock", "token_lock", "non_reentrant_lock", "non_reentrant_fair_lock",
-        "read_lock", "write_lock",
-    ],
-)  # fmt: skip
 
 
 def refused(lock, error=LockNotOwnedError, match="."):
@@ -33,7 +25,7 @@ def refused(lock, error=LockNotOwnedError, match="."):
     return refusal.value
 
 
-@each_kind
+@pytest.mark.parametrize("kind", LOCKS)
 def test_only_the_holder_passes(client, alice, bob, kind):
     mine, theirs = handle(alice, client, kind), handle(bob, client, kind)
     refused(mine, match="acquire it first, in the same thread or task")
@@ -106,8 +98,7 @@ def test_a_made_owner_is_asked_and_not_the_thread(client, alice, bob):
 
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_of_a_multi_lock_enough_members_must_be_certain(world, alice, bob, nodes):
-    lost = []
-    config = {"lock_watchdog_timeout": SHORT, "on_lock_lost": lambda *told: lost.append(told)}
+    config = {"lock_watchdog_timeout": SHORT, "on_lock_lost": world.on_lock_lost}
     clients = [world.client(**config)] * 2 if nodes == 1 else world.nodes(3, quorum_node_timeout=2.0, **config)
     names = ["a", "b"] if nodes == 1 else ["a"] * 3
     stores = [world.redis] if nodes == 1 else [world.node(index) for index in range(nodes)]
@@ -125,7 +116,7 @@ def test_of_a_multi_lock_enough_members_must_be_certain(world, alice, bob, nodes
             world.pass_time(SHORT)
             mine.ensure_held()  # Two of three are there.
             stores[1].delete("a")
-        world.until(lambda: lost)
+        world.until(lambda: world.losses)
         refused(mine, LockLostError)
     refused(mine)
 

@@ -222,16 +222,10 @@ def test_a_waiter_is_woken_by_the_release(world, bob, mine, theirs):
 
 
 def test_extensions_can_be_bounded(world):
-    lost = []
-    config = {
-        "lock_watchdog_timeout": 3.0,
-        "quorum_node_timeout": 0.9,
-        "quorum_max_extensions": 1,
-        "on_lock_lost": lambda name, _: lost.append(name),
-    }
-    lock = multi(world.actor(), nodes(world, 3, **config))
+    config = {"lock_watchdog_timeout": 3.0, "quorum_node_timeout": 0.9, "quorum_max_extensions": 1}
+    lock = multi(world.actor(), nodes(world, 3, on_lock_lost=world.on_lock_lost, **config))
     lock.lock()
-    world.until(lambda: lost == ["orders"] * 3, within=10)
+    world.until(lambda: world.lost == ["orders"] * 3, within=10)
     assert lock.validity() == 0
     raises_lost(lock.unlock, match=r"extended 1 times, as often as Config.quorum_max_extensions")
 
@@ -245,26 +239,17 @@ def test_the_bound_of_extensions_is_for_quorums_alone(world):
 
 
 def test_a_lost_quorum_is_reported_to_every_client_involved(world, alice):
-    lost = []
-    lock = multi(
-        alice,
-        nodes(
-            world,
-            5,
-            lock_watchdog_timeout=4.5,
-            quorum_node_timeout=1.4,
-            on_lock_lost=lambda name, owner: lost.append((name, owner)),
-        ),
-    )
+    config = {"lock_watchdog_timeout": 4.5, "quorum_node_timeout": 1.4}
+    lock = multi(alice, nodes(world, 5, on_lock_lost=world.on_lock_lost, **config))
     lock.lock()
     world.node(0).delete("orders")
     world.node(1).delete("orders")
     world.renewed("orders", store=world.node(2))
-    assert lost == []
+    assert world.losses == []
     assert lock.validity() > 0
     world.node(2).delete("orders")
-    world.until(lambda: len(lost) == 5)
-    assert set(lost) == {("orders", alice.number)}
+    world.until(lambda: len(world.losses) == 5)
+    assert set(world.losses) == {("orders", alice.number)}
     assert lock.validity() == 0
     raises_lost(lock.lock)
     raises_lost(lock.unlock)

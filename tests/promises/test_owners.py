@@ -10,16 +10,13 @@ import redis.asyncio
 import pyredisson
 import pyredisson.asyncio
 from pyredisson import Config, LockError, LockLostError, LockNotOwnedError
-from tests.promises.kinds import handle, make, not_owned, raises_lost, rival
+from tests.promises.kinds import LOCKS, handle, make, not_owned, raises_lost, rival
 from tests.servers import HOST
 from tests.waiting import soon
 from tests.worlds.base import KEPT
 from tests.worlds.environments import asyncio_only, each_runtime, everywhere, sync_and_async
 
 pytestmark = sync_and_async
-
-KINDS = ["lock", "fair_lock", "spin_lock", "fenced_lock", "non_reentrant_lock", "non_reentrant_fair_lock", "token_lock"]
-KINDS += ["read_lock", "write_lock", "multi_lock"]
 
 
 @asyncio_only
@@ -119,7 +116,7 @@ def test_what_was_held_in_a_closed_event_loop_is_reported_as_lost_in_the_next(wo
 
 
 @everywhere
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*LOCKS, "multi_lock"])
 def test_an_owner_acquires_here_and_releases_there(alice, bob, carol, client, kind):
     owner = client.real.new_owner()
     mine, theirs = handle(alice, client, kind, owner=owner), handle(bob, client, kind, owner=owner)

@@ -9,7 +9,7 @@ import pytest
 import pyredisson.compat.redis_py as for_threads
 import pyredisson.compat.redis_py.asyncio as for_tasks
 from pyredisson import LockError, LockLostError, LockNotOwnedError, LockTimeoutError, events
-from tests.promises.kinds import handle, make, rival
+from tests.promises.kinds import LOCKS, handle, make, rival
 from tests.worlds.asyncio import AsyncioWorld
 from tests.worlds.base import KEPT, Remote
 from tests.worlds.environments import sync_and_async
@@ -17,8 +17,6 @@ from tests.worlds.store import Store
 
 PREFIX = "app:"
 
-LOCKS = ["lock", "non_reentrant_lock", "fair_lock", "non_reentrant_fair_lock", "spin_lock", "fenced_lock"]
-LOCKS += ["read_lock", "write_lock", "token_lock"]
 #: Where clients wait, but for those that poll.
 WAITING = {
     **dict.fromkeys(("lock", "fenced_lock", "read_lock", "write_lock"), "pyredisson_waiting:{app:orders}"),

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from pyredisson import Holder, LockError, LockNotOwnedError, LockTimeoutError
 from pyredisson._tools.cli import cli
 from pyredisson.events import HeldTooLong, PresenceRefused, WaitingTooLong
-from tests.promises.kinds import handle, rival, wait
+from tests.promises.kinds import LOCKS, handle, rival, wait
 from tests.servers import HOST
 from tests.worlds.base import Remote
 from tests.worlds.clock import ClockWorld
@@ -29,9 +29,6 @@ pytestmark = sync_and_async
 
 #: Quick enough for a test.
 SOON: dict[str, Any] = {"presence_after": 0.1, "lock_watchdog_timeout": 3.0}
-
-LOCKS = ["lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "non_reentrant_lock"]
-LOCKS += ["non_reentrant_fair_lock", "read_lock", "write_lock"]
 
 
 def key_of(client: Remote) -> str:

@@ -7,12 +7,12 @@ from contextlib import suppress
 
 import pytest
 
-from pyredisson import ClientClosedError, ConstantBackoff, LockLostError, LockNotOwnedError, OutcomeUnknownError
+from pyredisson import ClientClosedError, ConstantBackoff, LockLostError, OutcomeUnknownError
 from pyredisson._asyncio.pipe import Pipe
 from pyredisson._shared import process
 from pyredisson._threads import fast_path as threads_fast_path
 from pyredisson.events import Lost
-from tests.promises.kinds import not_owned, over, raises_lost
+from tests.promises.kinds import LOCKS, not_owned, over, raises_lost
 from tests.waiting import soon
 from tests.worlds.base import KEPT, PATIENCE, Remote
 from tests.worlds.environments import asyncio_only, sync_and_async, threads_only
@@ -357,32 +357,16 @@ def test_a_hook_in_another_thread_ends_the_body(world, block):
     thread.join()
 
 
-LOCKS = ["lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "non_reentrant_lock", "read", "write", "multi"]
-
-
-def lock_of(actor, client, kind):
-    """Return the actor's lock of that kind, or a side of a read-write lock, or a multi-lock."""
-    if kind == "multi":
-        return over(actor, [client.real.get_lock(name) for name in ("bills", "orders")])
-    if kind in ("read", "write"):
-        return Remote(getattr(client.real.get_read_write_lock("orders"), f"{kind}_lock")(), actor)
-    return actor.get(client, kind)
-
-
-@pytest.mark.parametrize("kind", LOCKS)
-def test_each_unlock_of_what_was_held_says_that_it_is_lost(world, client, alice, kind):
-    mine, levels = lock_of(alice, client, kind), 1
-    mine.lock()
-    if kind not in ("token_lock", "non_reentrant_lock"):
+@pytest.mark.parametrize("kind", [*LOCKS, "multi_lock"])
+def test_each_unlock_of_what_was_held_says_that_it_is_lost(client, mine, kind):
+    levels = 1 if kind == "token_lock" or kind.startswith("non_reentrant") else 2
+    for _ in range(levels):
         mine.lock()
-        levels = 2
     client.renew_identity()
     client.renew_identity()  # The loss is remembered through the next one as well.
     for use in [mine.ensure_held, mine.try_lock, *[mine.unlock] * levels]:
         raises_lost(use, match="new identity")
-    with pytest.raises(LockNotOwnedError) as nothing:
-        mine.unlock()
-    assert nothing.type is LockNotOwnedError
+    not_owned(mine.unlock)
     assert client.real._core.lost_before == {}
 
 
