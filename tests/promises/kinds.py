@@ -39,6 +39,11 @@ def handle(actor: Actor, client: Remote, kind: str, name: str = "orders", **argu
     return Remote(make(client, kind, name, **arguments), actor)
 
 
+def single(actor: Actor, client: Remote, kind: str, name: str = "orders") -> Remote:
+    """Return a lock, or a semaphore with one permit."""
+    return handle(actor, client, kind, name, **({"permits": 1} if "semaphore" in kind else {}))
+
+
 def over(actor: Actor, locks: Sequence[Any], **options: Any) -> Remote:
     """Return a multi-lock over these locks, for an actor."""
     api = pyredisson.asyncio if "asyncio" in type(locks[0]).__module__ else pyredisson

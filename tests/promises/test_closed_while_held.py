@@ -17,7 +17,7 @@ from pyredisson._quorum import multi_lock
 from pyredisson._quorum.hold import undo
 from pyredisson.events import ClosedWhileHolding, HeldAtClose, Lost, WatchdogLate
 from tests.forms import ended, enter_of, exit_of
-from tests.promises.kinds import handle, over, raises_lost, warned
+from tests.promises.kinds import handle, over, raises_lost, single, warned
 from tests.proxy import Proxy
 from tests.worlds.base import Actor, Remote, World
 from tests.worlds.environments import each_runtime, everywhere, sync_and_async
@@ -142,10 +142,7 @@ def leave(world: World, actor: Actor, block: Remote) -> None:
 def test_what_is_left_too_late_is_lost(world, kind, alice):
     events = []
     client = world.client(lock_watchdog_timeout=SHORT, on_lock_lost=world.on_lock_lost, listeners=(events.append,))
-    mine = alice.get(client, kind)
-    if kind != "lock":
-        mine.try_set_permits(1)
-    block = mine.hold()
+    block = single(alice, client, kind).hold()
     lease = block.enter()
     client.close()
     assert 0 < lease.remaining() < SHORT

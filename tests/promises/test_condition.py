@@ -27,13 +27,24 @@ def condition(actor: Actor, client: Remote, kind: str = "lock") -> Remote:
     return Remote(client.real.get_condition(getattr(client.real, f"get_{kind}")("orders")), actor)
 
 
-def waits(world: World, actor: Actor, mine: Remote, timeout: float | None = None) -> Pending:
-    """Let an actor acquire the lock, and begin to wait."""
+def joins(world: World, actor: Actor, mine: Remote, timeout: float | None = None) -> Pending:
+    """Let an actor that holds the lock begin to wait."""
     before = world.redis.command("ZCARD", WAITERS)
-    mine.acquire()
     pending = actor.start(mine.wait, timeout)
     world.until(lambda: world.redis.command("ZCARD", WAITERS) == before + 1)
     return pending
+
+
+def waits(world: World, actor: Actor, mine: Remote) -> Pending:
+    """Let an actor acquire the lock, and begin to wait."""
+    mine.acquire()
+    return joins(world, actor, mine)
+
+
+def notify(condition: Remote) -> None:
+    """Notify one of those who wait, by an actor that holds the lock just for that."""
+    with condition:
+        condition.notify()
 
 
 def test_a_notification_wakes_the_one_who_has_waited_longest(world, kind):
@@ -69,8 +80,7 @@ def test_all_holds_are_given_up_and_taken_again(world, client, alice, bob, kind)
     lock.lock()
     pending = waits(world, alice, mine)  # The third one.
     assert world.redis.command("EXISTS", "orders") == 0
-    with theirs:
-        theirs.notify()
+    notify(theirs)
     assert pending.result(within=5) is True
     assert lock.get_hold_count() == 3
     for _ in range(3):
@@ -89,8 +99,7 @@ def test_a_block_whose_lock_is_given_up_for_a_wait_is_not_lost(world, alice, bob
         world.until(lambda: lease.remaining() == 0.0)
         assert not lease.lost
         raises_lost(lease.ensure_held, match=r"is not held by .* while a condition waits in its block$")
-        with theirs:
-            theirs.notify()
+        notify(theirs)
         pending.result()
         lease.ensure_held()
         mine.release()
@@ -108,9 +117,7 @@ def test_a_waiter_has_its_hold_again_however_many_other_locks_were_used_meanwhil
                 pass
 
     bob.start(use_others).result(within=60)  # Thousands of requests: a busy machine needs more than ten seconds.
-    theirs.acquire()
-    theirs.notify()
-    theirs.release()
+    notify(theirs)
     assert waiting.result() is True
     assert handle(alice, client, kind).get_hold_count() == 1
     mine.release()
@@ -130,8 +137,7 @@ def test_a_block_whose_lock_a_wait_cannot_acquire_again_is_lost(world, alice, ki
         pytest.raises(LockLostError, match=why),
         held.hold(lease_time=seconds, on_loss=lambda: called.append(1)) as lease,
     ):
-        pending = alice.start(mine.wait)
-        world.until(lambda: world.redis.command("ZCARD", WAITERS) == 1)
+        pending = joins(world, alice, mine)
         world.redis.command("SET", "orders", "foreign")
         world.redis.command("DEL", WAITERS)  # It was notified.
         assert "the key 'orders' holds a string" in str(pending.error())
@@ -170,8 +176,7 @@ def test_a_client_that_is_gone_takes_no_notification(world, alice, bob):
     mine, theirs = (condition(actor, world.client(max_wait_without_check=60)) for actor in (alice, bob))
     world.redis.command("ZADD", WAITERS, 1, "gone:1")
     pending = waits(world, bob, theirs)
-    with mine:
-        mine.notify()
+    notify(mine)
     assert pending.result(within=5) is True
     assert world.redis.command("EXISTS", WAITERS) == 0
 
@@ -182,8 +187,7 @@ def test_a_waiter_joins_once_its_client_receives_messages(world, client, bob, ki
     pending = waits(world, bob, theirs)
     assert world.redis.subscribers(f"{WAITERS}:{client.real.id}") == 1
     mine = condition(world.actor(), world.client(), kind)
-    with mine:
-        mine.notify()
+    notify(mine)
     assert pending.result(within=5) is True
 
 
@@ -197,8 +201,7 @@ def test_a_waiter_whose_client_cannot_subscribe_joins_all_the_same(world, alice,
     pending = waits(world, bob, theirs)
     assert held.hits
     assert world.now() - began > 1.9
-    with mine:
-        mine.notify()
+    notify(mine)
     assert pending.result(within=5) is True
 
 
@@ -376,10 +379,8 @@ def test_lost_replies(world, alice, bob, carol, proxy, kind, then):
     mine.acquire()
     assert lost.hits == 1
     lost = proxy.drop_reply("EVALSHA", then=then)
-    pending = alice.start(mine.wait, 20)
-    world.until(lambda: world.redis.command("ZCARD", WAITERS) == 1)
-    with theirs:
-        theirs.notify()
+    pending = joins(world, alice, mine, 20)
+    notify(theirs)
     assert pending.result(within=15) is True
     assert lost.hits == 1
     mine.release()
@@ -392,8 +393,7 @@ def test_lost_replies(world, alice, bob, carol, proxy, kind, then):
     assert pendings[0].result(within=5) is True
     theirs.release()
     assert world.redis.command("ZCARD", WAITERS) == 1  # The repeat has notified no one else.
-    with mine:
-        mine.notify()
+    notify(mine)
     assert pendings[1].result(within=5) is True
     other.release()
 
@@ -412,8 +412,7 @@ def test_a_wait_tries_on_while_the_release_of_its_lock_is_refused(world, alice, 
         assert world.redis.hash("orders") != {}
         refused.remove()
         world.until(lambda: world.redis.command("ZCARD", WAITERS) == 1)
-        with theirs:
-            theirs.notify()
+        notify(theirs)
         assert pending.result(within=15) is True
         lease.ensure_held()
         assert mine.locked()
@@ -457,8 +456,7 @@ def test_a_wait_tries_on_while_the_release_of_its_lock_is_in_doubt(world, alice,
         assert not lease.lost
         raises_lost(lease.ensure_held, match="while a condition waits in its block")
         lost.remove()
-        with theirs:
-            theirs.notify()
+        notify(theirs)
         assert pending.result(within=15) is True
         lease.ensure_held()
     assert not theirs.locked()
@@ -514,8 +512,7 @@ def test_a_wait_that_ends_with_its_client_is_no_loss(world, alice, bob, kind, ho
     options = {"cancel_on_loss": True} if world.runtime == "asyncio" else {}
     block = held.hold(on_loss=lambda: called.append(1), **options) if how == "hold()" else held
     lease = held.lock() if how == "lock()" else block.enter()
-    pending = alice.start(mine.wait)
-    world.until(lambda: world.redis.command("ZCARD", WAITERS) == 1)
+    pending = joins(world, alice, mine)
     if when == "acquiring again":
         theirs.acquire()
         theirs.notify()
@@ -548,8 +545,7 @@ def test_a_block_that_goes_on_after_the_wait_of_a_closed_client_is_left_with_an_
     held, mine = handle(alice, client, kind), condition(alice, client)
     block = held.hold() if how == "hold()" else held
     block.enter()
-    pending = alice.start(mine.wait)
-    world.until(lambda: world.redis.command("ZCARD", WAITERS) == 1)
+    pending = joins(world, alice, mine)
     client.close()
     assert isinstance(pending.error(within=5), ClientClosedError)
     with pytest.raises(ClientClosedError):

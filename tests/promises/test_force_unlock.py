@@ -99,8 +99,7 @@ def test_a_loss_that_was_reported_outlasts_it(world, alice, bob, kind):
 
 
 @sync_and_async
-def test_a_block_whose_lease_ran_out_learns_of_it_although_it_freed_the_lock(world, client, alice):
-    mine = alice.lock(client)
+def test_a_block_whose_lease_ran_out_learns_of_it_although_it_freed_the_lock(world, alice, mine):
     block = mine.hold(lease_time=0.2)
     lease = block.enter()
     world.until(lambda: lease.lost)

@@ -12,8 +12,8 @@ import sys
 import pytest
 
 from pyredisson import LockError, LockLostError, LockNotOwnedError, LockTimeoutError
-from tests.promises.kinds import each_of, handle, not_owned, raises_lost
-from tests.worlds.base import KEPT, Actor, Remote
+from tests.promises.kinds import each_of, not_owned, raises_lost, single
+from tests.worlds.base import KEPT, Remote
 from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
 from tests.worlds.store import CHANNEL
 
@@ -26,11 +26,6 @@ HOLDS = {"lock": "orders", PERMITS: TAKEN}
 
 kind = each_of(*CHANNELS)
 each_expiring_kind = pytest.mark.parametrize("kind", HOLDS)
-
-
-def single(actor: Actor, client: Remote, kind: str) -> Remote:
-    """A lock, or a semaphore with one permit."""
-    return handle(actor, client, kind) if kind == "lock" else handle(actor, client, kind, permits=1)
 
 
 def is_free(lock: Remote) -> bool:
@@ -216,9 +211,7 @@ def test_the_certain_time_is_shorter_than_the_lease(world):
 @pytest.mark.parametrize("kind", ["lock", "fair_lock", "fenced_lock", "token_lock", "write_lock", PERMITS])
 def test_a_lease_that_is_over_when_its_grant_arrives_is_an_error_after_the_third(world, client, alice, kind, caplog):
     caplog.set_level(logging.INFO, logger="pyredisson")
-    mine = handle(alice, client, kind)
-    if kind == PERMITS:
-        mine.try_set_permits(1)
+    mine = single(alice, client, kind)
     message = "'orders' can never be held: 3 times in a row a lease of 1 ms was no longer certain"
     for wait in (None, 30, 0):
         with pytest.raises(LockError, match=message) as e:
@@ -251,9 +244,7 @@ def test_so_is_one_of_a_multi_lock(world, client, alice):
 )  # The last one is longer than the time for a reply of the first copy.
 def test_a_lease_below_a_round_trip_is_such_an_error_soon(world, proxy, alice, kind, round_trip):
     client = world.through(proxy.port)
-    mine = handle(alice, client, kind)
-    if kind == PERMITS:
-        mine.try_set_permits(1)
+    mine = single(alice, client, kind)
     with mine.hold():
         pass  # The server knows the scripts now, and there is a connection.
     proxy.latency(round_trip)
@@ -289,7 +280,7 @@ def test_a_lease_of_a_few_round_trips_is_held(world, proxy, alice):
 @pytest.mark.parametrize("kind", ["lock", "multi_lock", PERMITS])
 def test_a_loss_is_noted_on_an_exception_of_the_body(world, kind):
     client, actor = world.client(), world.actor()
-    mine = single(actor, client, kind) if kind == PERMITS else handle(actor, client, kind)
+    mine = single(actor, client, kind)
     with pytest.raises(ZeroDivisionError) as error, mine.hold():
         for name in world.redis.everything():
             world.redis.delete(name)

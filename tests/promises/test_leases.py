@@ -11,7 +11,7 @@ import pytest
 from pyredisson import LockLostError, LockNotOwnedError
 from pyredisson._core.requests import AcquireCall, ForceCall, LockAcquired
 from pyredisson._core.watchdog import Renewal
-from tests.promises.kinds import handle, lock_of, not_owned, raises_lost
+from tests.promises.kinds import handle, lock_of, not_owned, raises_lost, single
 from tests.worlds.base import KEPT, Remote, World
 from tests.worlds.environments import asyncio_only, each_runtime, everywhere, sync_and_async
 
@@ -123,7 +123,7 @@ def test_the_token_of_a_token_lock_is_that_of_its_holder(world, client, alice, b
 @pytest.mark.parametrize("kind", ["lock", "permit_expirable_semaphore", "semaphore"])
 def test_a_block_that_is_extended_lasts_longer(world, client, alice, kind):
     lease = {} if kind == "semaphore" else {"lease_time": 1}
-    with handle(alice, client, kind, **({} if kind == "lock" else {"permits": 1})).hold(**lease) as lease:
+    with single(alice, client, kind).hold(**lease) as lease:
         assert alice.do(lease.extend, 60)
         assert lease.remaining() > 50
         world.pass_time(1.5)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import suppress
-from typing import Any
 
 import pytest
 
 from pyredisson import LockLostError, events
-from tests.promises.kinds import handle, raises_lost
+from tests.promises.kinds import raises_lost, single
 from tests.worlds.base import KEPT, Remote, World
 from tests.worlds.environments import each_runtime, sync_and_async
 
@@ -62,8 +61,7 @@ def test_leaving_a_block_says_that_the_lock_was_lost(world, mine):
 @pytest.mark.parametrize(("kind", "lease"), [("lock", None), (PERMITS, None), (PERMITS, SHORT)])
 def test_leaving_a_block_says_so_although_the_server_is_away(world, proxy, alice, kind, lease, how):
     client = world.through(proxy.port, timeout=1.2, lock_watchdog_timeout=SHORT)
-    more: dict[str, Any] = {"permits": 1} if kind == PERMITS else {}
-    block = handle(alice, client, kind, **more).hold(lease_time=lease)
+    block = single(alice, client, kind).hold(lease_time=lease)
     held = block.enter()
     getattr(proxy, how)()
     world.until(lambda: held.lost)

@@ -12,7 +12,7 @@ import pytest
 from pyredisson import LockError, LockLostError, LockNotOwnedError, OutcomeUnknownError, events
 from pyredisson._core.deadline import certain_for
 from pyredisson._core.hold import InMargin
-from tests.promises.kinds import handle, over, raises_lost
+from tests.promises.kinds import handle, over, raises_lost, single
 from tests.worlds.base import KEPT, Remote
 from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
 
@@ -25,10 +25,6 @@ each_kind = pytest.mark.parametrize(
     ("kind", "key"),
     [("lock", "orders"), ("fenced_lock", "orders"), ("token_lock", "orders"), (PERMITS, "{orders}:timeout")],
 )
-
-
-def single(actor, client, kind):
-    return handle(actor, client, kind, permits=1) if kind == PERMITS else handle(actor, client, kind)
 
 
 @each_kind
@@ -266,7 +262,7 @@ def test_a_term_of_a_leader_follows_it(world, alice):
 def test_a_fixed_lease_of_which_clock_drift_leaves_nothing_is_refused(world, alice, kind):
     """It would be lost before its grant arrives, however soon that is."""
     client = world.client(loss_margin=MARGIN)
-    mine = handle(alice, client, kind) if kind == "multi_lock" else single(alice, client, kind)
+    mine = single(alice, client, kind)
     for call in (mine.hold,) if kind == PERMITS else (mine.hold, mine.lock):
         with pytest.raises(
             ValueError, match=r"=1\.21 must be .*margin \(1\.2 s\) and the drift of clocks: at least 1\.215 s$"
@@ -383,7 +379,7 @@ def test_it_is_judged_when_the_block_ends_and_not_when_its_release_has_failed(wo
 @pytest.mark.parametrize("kind", ["lock", "multi_lock", PERMITS])
 def test_a_lease_that_is_never_certain_is_an_error_that_names_the_margin(world, alice, proxy, kind):
     client = world.through(proxy.port, loss_margin=1)
-    mine = handle(alice, client, kind) if kind == "multi_lock" else single(alice, client, kind)
+    mine = single(alice, client, kind)
     with mine.hold():
         pass
     proxy.latency(0.06)

@@ -9,7 +9,7 @@ import warnings
 import pytest
 import redis
 
-from tests.promises.kinds import handle
+from tests.promises.kinds import handle, single
 from tests.worlds.environments import sync_and_async
 
 pytestmark = sync_and_async
@@ -60,9 +60,7 @@ def test_nothing_can_be_pickled_or_copied(world, make_copy, client):
 
 @pytest.mark.parametrize("kind", ["lock", "fenced_lock", "semaphore", "permit_expirable_semaphore"])
 def test_a_hold_that_is_never_entered_is_warned_of(world, alice, kind):
-    mine = alice.get(world.client(), kind, "orders")
-    if "semaphore" in kind:
-        mine.try_set_permits(1)
+    mine = single(alice, world.client(), kind)
 
     def forget():
         mine.hold()

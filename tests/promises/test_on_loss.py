@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError, events
-from tests.promises.kinds import handle, over
+from tests.promises.kinds import handle, over, single
 from tests.real_servers.client_settings import renewed_every
 from tests.waiting import soon
 from tests.worlds.base import KEPT
@@ -23,10 +23,6 @@ PERMITS = "permit_expirable_semaphore"
 each_kind = pytest.mark.parametrize(
     ("kind", "key"), [("lock", "orders"), ("token_lock", "orders"), (PERMITS, "{orders}:timeout")]
 )
-
-
-def single(actor, client, kind):
-    return handle(actor, client, kind, permits=1) if kind == PERMITS else handle(actor, client, kind)
 
 
 @each_kind

@@ -58,13 +58,12 @@ def names(world: ClockWorld, client_id: str) -> list[str]:
 # ---- connections -----------------------------------------------------------------------------------------------------
 
 
-def test_connections_are_named(world):
+def test_connections_are_named(world, alice, bob):
     # The name of the configuration goes before that of the connections.
     client = world.client(world.redis_client(client_name="alice"), client_name="my app:1")
-    one, other = world.actors(2)
-    lock = one.lock(client)
+    lock = alice.lock(client)
     lock.lock()
-    waiting = other.start(other.lock(client).lock)
+    waiting = bob.start(bob.lock(client).lock)
     host = socket.gethostname().replace(":", "_")[:64]
     expected = f"pyredisson:my_app_1:{host}:{os.getpid()}:{client.real.id}"
 
@@ -146,12 +145,11 @@ def test_what_is_told_ends_with_the_hold_or_the_client(world, end):
     world.until(lambda: told(world, client) is None, within=2.5)
 
 
-def test_a_place_in_the_queue_of_a_fair_lock_is_told_for_as_long_as_it_is_kept(world):
+def test_a_place_in_the_queue_of_a_fair_lock_is_told_for_as_long_as_it_is_kept(world, alice, bob):
     client, holder = world.client(**SOON), world.client()
-    one, two = world.actors(2)
-    held = one.get(holder, "fair_lock", "fair")
+    held = alice.get(holder, "fair_lock", "fair")
     held.lock()
-    waiting = two.start(two.get(client, "fair_lock", "fair").try_lock, 60)
+    waiting = bob.start(bob.get(client, "fair_lock", "fair").try_lock, 60)
     world.until(lambda: 3 < (world.redis.ttl(key_of(client)) or 0) <= 60)
     assert [each["name"] for each in told(world, client)["waits"]] == ["fair"]
     held.unlock()
@@ -213,17 +211,16 @@ def not_acquired(lock: Remote, seconds: float = 0.05) -> LockTimeoutError:
     return error.value
 
 
-def test_errors_name_the_holder_of_another_client(world):
+def test_errors_name_the_holder_of_another_client(world, alice, bob):
     theirs, mine = world.client(client_name="web", **SOON), world.client()
-    one, two = world.actors(2)
     before = time.time()
-    held = one.lock(theirs)
+    held = alice.lock(theirs)
     held.lock()
     world.until(lambda: told(world, theirs))
-    error = not_acquired(two.lock(mine))
+    error = not_acquired(bob.lock(mine))
     holder = error.holder
     assert isinstance(holder, Holder)
-    assert (holder.client_id, holder.thread_id) == (theirs.real.id, one.number)
+    assert (holder.client_id, holder.thread_id) == (theirs.real.id, alice.number)
     assert (holder.app, holder.host, holder.pid) == ("web", socket.gethostname(), os.getpid())
     assert holder.thread == told(world, theirs)["holds"][0]["thread"]
     assert before - 0.5 <= holder.since <= time.time()
@@ -234,39 +231,37 @@ def test_errors_name_the_holder_of_another_client(world):
         assert (str(again), again.holder, again.name) == (str(error), holder, "orders")
 
     with pytest.raises(LockNotOwnedError) as refused:
-        two.lock(mine).unlock()
+        bob.lock(mine).unlock()
     assert refused.value.holder.client_id == theirs.real.id
     assert "s; its lease ends in" in str(refused.value)
     assert pickle.loads(pickle.dumps(refused.value)).holder == refused.value.holder
 
     with pytest.raises(LockError, match=r"holds a hash.* It is held by web@"):
-        two.get(mine, "semaphore", "orders").acquire()
+        bob.get(mine, "semaphore", "orders").acquire()
 
 
-def test_a_time_out_of_a_multi_lock_names_the_member_that_is_held(world):
+def test_a_time_out_of_a_multi_lock_names_the_member_that_is_held(world, alice, bob):
     theirs, mine = world.client(), world.client()
-    one, two = world.actors(2)
-    one.lock(theirs, "stock").lock()
+    alice.lock(theirs, "stock").lock()
     for seconds in (0, 0.05):
-        error = not_acquired(handle(two, mine, "multi_lock"), seconds)
+        error = not_acquired(handle(bob, mine, "multi_lock"), seconds)
         assert re.search(r"multi-lock 'orders \+ stock'.*; 'stock' is held by .*; its lease ends", str(error))
         assert error.holder.client_id == theirs.real.id
 
 
 @pytest.mark.parametrize("kind", ["semaphore", "permit_expirable_semaphore"])
 @pytest.mark.parametrize("same_client", [True, False])
-def test_a_time_out_of_a_semaphore_names_who_holds_its_permits(world, kind, same_client):
+def test_a_time_out_of_a_semaphore_names_who_holds_its_permits(world, alice, bob, kind, same_client):
     theirs = world.client(client_name="web", **SOON)
     mine = theirs if same_client else world.client()
-    one, two = world.actors(2)
-    with one.get(theirs, kind, "seats", permits=1).hold():
+    with alice.get(theirs, kind, "seats", permits=1).hold():
         world.until(lambda: told(world, theirs))
         for seconds in (0, 0.05):
-            error = not_acquired(two.get(mine, kind, "seats"), seconds)
+            error = not_acquired(bob.get(mine, kind, "seats"), seconds)
             assert f"; held by web@{socket.gethostname()} pid {os.getpid()} thread" in str(error)
             assert str(error).startswith("timed out" if seconds else "not enough permits of 'seats' are available")
             assert error.holder.client_id == theirs.real.id
-            assert error.holder.thread_id == one.number
+            assert error.holder.thread_id == alice.number
 
 
 def test_a_time_out_of_a_semaphore_says_that_more_is_wanted_than_there_is(world):
@@ -284,23 +279,21 @@ def test_the_reason_of_a_lock_held_by_hand_is_in_the_errors_of_others(world):
     assert "unless it is renewed" not in str(error)
 
 
-def test_the_holder_may_be_of_the_same_client(world):
+def test_the_holder_may_be_of_the_same_client(world, alice, bob):
     client = world.client(client_name="web", presence=False)
-    one, two = world.actors(2)
-    one.lock(client).lock()
-    error = not_acquired(two.lock(client))
-    assert (error.holder.client_id, error.holder.thread_id) == (client.real.id, one.number)
+    alice.lock(client).lock()
+    error = not_acquired(bob.lock(client))
+    assert (error.holder.client_id, error.holder.thread_id) == (client.real.id, alice.number)
     assert error.holder.pid == os.getpid()
     assert "held by thread" in str(error) or "held by task" in str(error)
 
 
 @pytest.mark.parametrize("kind", LOCKS)
-def test_the_holder_of_each_kind_is_found(world, kind):
+def test_the_holder_of_each_kind_is_found(world, alice, bob, kind):
     theirs, mine = world.client(client_name="web", **SOON), world.client()
-    one, two = world.actors(2)
-    handle(one, theirs, kind).lock()
-    holder = not_acquired(rival(two, mine, kind)).holder
-    assert (holder.client_id, holder.thread_id, holder.app) == (theirs.real.id, one.number, "web")
+    handle(alice, theirs, kind).lock()
+    holder = not_acquired(rival(bob, mine, kind)).holder
+    assert (holder.client_id, holder.thread_id, holder.app) == (theirs.real.id, alice.number, "web")
     assert mine.holder_of("orders") == holder or mine.holder_of("orders").client_id == theirs.real.id
 
 
@@ -348,17 +341,16 @@ def test_of_a_lock_of_redis_py_no_more_is_known_than_when_it_ends(world):
     assert "held by an unknown holder; its lease ends in" in str(error)
 
 
-def test_a_try_that_fails_asks_for_no_holder(world, proxy):
+def test_a_try_that_fails_asks_for_no_holder(world, alice, bob, proxy):
     theirs, mine = world.client(), world.through(proxy.port)
-    one, two = world.actors(2)
-    one.lock(theirs).lock()
-    lock = two.lock(mine)
+    alice.lock(theirs).lock()
+    lock = bob.lock(mine)
     assert not lock.try_lock()
     before = proxy.requests
     assert not lock.try_lock()
     assert proxy.requests == before + 1
     with pytest.raises(LockNotOwnedError) as error:
-        two.lock(mine, "free").unlock()
+        bob.lock(mine, "free").unlock()
     assert error.value.holder is None
     assert mine.holder_of("free") is None
 
@@ -366,23 +358,22 @@ def test_a_try_that_fails_asks_for_no_holder(world, proxy):
 # ---- what takes too long ---------------------------------------------------------------------------------------------
 
 
-def test_what_takes_too_long_is_reported_once_with_a_stack(world):
+def test_what_takes_too_long_is_reported_once_with_a_stack(world, alice, bob):
     url = f"redis://{HOST}:{world.port}"
     client = world.from_url(url, warn_held_longer_than=0.2, warn_waiting_longer_than=0.3, **SOON)
-    one, two = world.actors(2)
-    one.do(client.get_lock("orders").lock)
-    assert not two.do(client.get_lock("orders").try_lock, 2)
+    alice.do(client.get_lock("orders").lock)
+    assert not bob.do(client.get_lock("orders").try_lock, 2)
     held, waited = world.heard(HeldTooLong), world.heard(WaitingTooLong)
-    assert [(each.name, each.kind, each.owner) for each in held] == [("orders", "lock", f"{client.id}:{one.number}")]
-    assert [(each.name, each.kind, each.owner) for each in waited] == [("orders", "lock", f"{client.id}:{two.number}")]
+    assert [(each.name, each.kind, each.owner) for each in held] == [("orders", "lock", f"{client.id}:{alice.number}")]
+    assert [(each.name, each.kind, each.owner) for each in waited] == [("orders", "lock", f"{client.id}:{bob.number}")]
     assert held[0].held >= 0.2
     assert waited[0].waited >= 0.3
     assert any("File " in line for line in held[0].stack)
     assert any("try_lock" in line or "_keep_trying" in line or "acquire" in line for line in waited[0].stack)
     said = json.loads(world.redis.command("GET", f"pyredisson_client:{client.id}"))
     assert said["holds"][0]["stack"] == list(held[0].stack[-20:])
-    one.do(client.get_lock("orders").unlock)
-    assert two.do(client.get_lock("orders").try_lock, 1)
+    alice.do(client.get_lock("orders").unlock)
+    assert bob.do(client.get_lock("orders").try_lock, 1)
     world.until(lambda: len(world.heard(HeldTooLong)) == 2, what="another hold is another episode")
 
 

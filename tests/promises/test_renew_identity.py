@@ -371,8 +371,7 @@ def test_each_unlock_of_what_was_held_says_that_it_is_lost(client, mine, kind):
 
 
 @pytest.mark.parametrize("block", ["with", "hold"])
-def test_leaving_a_block_and_a_reentry_in_it_say_that_it_is_lost(world, client, alice, block):
-    mine = alice.lock(client)
+def test_leaving_a_block_and_a_reentry_in_it_say_that_it_is_lost(world, client, alice, block, mine):
     entered = mine.hold() if block == "hold" else mine
     entered.enter()
     before = world.redis.everything()
@@ -385,8 +384,7 @@ def test_leaving_a_block_and_a_reentry_in_it_say_that_it_is_lost(world, client, 
     assert mine.try_lock()
 
 
-def test_a_forced_unlock_frees_what_was_held_before(world, client, alice):
-    mine = alice.lock(client)
+def test_a_forced_unlock_frees_what_was_held_before(world, client, mine):
     mine.lock()
     client.renew_identity()
     assert mine.force_unlock()

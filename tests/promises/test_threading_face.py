@@ -53,8 +53,7 @@ def test_acquire_accepts_the_arguments_of_threadings(client, alice, bob):
     assert alice.lock(client, "held").is_held_by_current_thread()
 
 
-def test_acquire_waits_without_a_limit_for_none_as_other_methods_do(world, client, alice, bob):
-    mine, theirs = alice.lock(client), bob.lock(client)
+def test_acquire_waits_without_a_limit_for_none_as_other_methods_do(world, bob, mine, theirs):
     assert mine.acquire(timeout=None)
     assert theirs.acquire(False, None) is False
     waiting = bob.start(theirs.acquire, timeout=None)

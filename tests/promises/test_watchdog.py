@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from pyredisson import OutcomeUnknownError, events
-from tests.promises.kinds import handle, release_of, rival
+from tests.promises.kinds import handle, release_of, rival, single
 from tests.worlds.base import KEPT, World
 from tests.worlds.environments import each_runtime, in_virtual_time, sync_and_async
 
@@ -36,13 +36,12 @@ def test_a_lock_without_a_lease_is_kept_alive(world, kind, alice, bob):
 @in_virtual_time
 @pytest.mark.parametrize("kind", ["lock", "permit_expirable_semaphore"])
 def test_renewals_go_in_batches(world, kind):
-    permits = {} if kind == "lock" else {"permits": 1}
     for size, requests in ((None, 1), (10, 3)):
         rounds = []
         config = {} if size is None else {"lock_watchdog_batch_size": size}
         client = world.client(lock_watchdog_timeout=3, listeners=(rounds.append,), **config)
         alice = world.actor()
-        blocks = [handle(alice, client, kind, f"{size}-{number}", **permits).hold() for number in range(25)]
+        blocks = [single(alice, client, kind, f"{size}-{number}").hold() for number in range(25)]
         for block in blocks:
             block.enter()
         world.until(lambda rounds=rounds, n=requests: events.Renewed(locks=25, requests=n) in rounds)
