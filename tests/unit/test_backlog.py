@@ -69,8 +69,10 @@ class FakeClient:
         self.backlog.settle_later(ownership)  # As a client does for what is in doubt.
         raise trouble()
 
-    def open(self, name: str) -> Ownership:
-        """A ownership whose release was left open."""
+    def open(self, name: str, error: type[Exception] | None = None) -> Ownership:
+        """An ownership whose release was left open, and cannot be settled because of an error, if any."""
+        if error is not None:
+            self.trouble[name] = lambda: error(AWAY)
         ownership, hold = held_by(self.runtime, name)
         begun = ownership.begin_release(hold)
         ownership.answered(begun.request_id)
@@ -86,11 +88,14 @@ class FakeClient:
         return list(self.asked)
 
 
+@pytest.fixture
+def client() -> FakeClient:
+    return FakeClient()
+
+
 @pytest.mark.parametrize("error", [Unusable, Rejected, AssertionError, ValueError])
-def test_one_that_cannot_be_settled_keeps_none_of_the_others(error):
-    client = FakeClient()
-    client.trouble["bad"] = lambda: error(AWAY)
-    client.open("bad")
+def test_one_that_cannot_be_settled_keeps_none_of_the_others(client, error):
+    client.open("bad", error)
     client.open("good")
     client.open("better")
     assert client.round() == ["bad", "good", "better"]
@@ -98,10 +103,8 @@ def test_one_that_cannot_be_settled_keeps_none_of_the_others(error):
     assert client.round() == ["bad"]
 
 
-def test_a_surprise_is_reported_once():
-    client = FakeClient()
-    client.trouble["bad"] = lambda: AssertionError("never")
-    client.open("bad")
+def test_a_surprise_is_reported_once(client):
+    client.open("bad", AssertionError)
     for _ in range(5):
         client.round()
     (event,) = client.events
@@ -110,10 +113,8 @@ def test_a_surprise_is_reported_once():
     assert isinstance(event.error, AssertionError)
 
 
-def test_its_back_off_is_its_own_and_grows():
-    client = FakeClient()
-    client.trouble["bad"] = lambda: Unusable(AWAY)
-    client.open("bad")
+def test_its_back_off_is_its_own_and_grows(client):
+    client.open("bad", Unusable)
     pauses = []
     for _ in range(8):
         client.round()
@@ -124,12 +125,10 @@ def test_its_back_off_is_its_own_and_grows():
     assert client.round() == ["good"]
 
 
-def test_a_server_that_is_away_is_asked_once_a_round():
-    client = FakeClient()
+def test_a_server_that_is_away_is_asked_once_a_round(client):
     client.takes = 1.0
     for number in range(1000):
-        client.trouble[f"lock {number}"] = lambda: Unanswered(AWAY)
-        client.open(f"lock {number}")
+        client.open(f"lock {number}", Unanswered)
     began = client.runtime.now()
     asked = []
     for _ in range(100):
@@ -141,19 +140,16 @@ def test_a_server_that_is_away_is_asked_once_a_round():
     assert client.runtime.now() - began < 100 * (1.0 + RETRY.maximum)
 
 
-def test_rounds_without_an_answer_pause_longer_and_longer():
-    client = FakeClient()
+def test_rounds_without_an_answer_pause_longer_and_longer(client):
     client.takes = 1.0
     for number in range(10):
-        client.trouble[f"lock {number}"] = lambda: Unanswered(AWAY)
-        client.open(f"lock {number}")
+        client.open(f"lock {number}", Unanswered)
     for _ in range(10):
         client.round()
     assert client.backlog.due() == pytest.approx(client.runtime.now() + RETRY.maximum), "all back-offs have passed"
     client.trouble.clear()
     assert len(client.round()) == 10
-    client.trouble["late"] = lambda: Unanswered(AWAY)
-    client.open("late")
+    client.open("late", Unanswered)
     client.round()
     assert client.backlog.due() == pytest.approx(client.runtime.now() + RETRY.first)
 
@@ -162,8 +158,7 @@ def test_on_a_cluster_those_of_other_nodes_come_first():
     client = FakeClient(cluster=True)
     client.takes = 1.0
     for number in range(1000):
-        client.trouble[f"away {number}"] = lambda: Unanswered(AWAY)
-        client.open(f"away {number}")
+        client.open(f"away {number}", Unanswered)
     for _ in range(1200):  # Each has failed once.
         client.round()
 
@@ -184,8 +179,7 @@ def test_on_a_cluster_those_of_other_nodes_come_first():
 def test_on_a_cluster_a_round_is_bounded():
     client = FakeClient(cluster=True)
     for number in range(100):
-        client.trouble[f"away {number}"] = lambda: Unanswered(AWAY)
-        client.open(f"away {number}")
+        client.open(f"away {number}", Unanswered)
     assert len(client.round()) == UNANSWERED_AT_MOST
     client.takes = 1.0
     began = client.runtime.now()
@@ -195,15 +189,13 @@ def test_on_a_cluster_a_round_is_bounded():
 
 def test_on_a_cluster_the_time_for_one_that_failed_is_short_as_a_rule():
     client = FakeClient(cluster=True)
-    client.trouble["away"] = lambda: Unanswered(AWAY)
-    client.open("away")
+    client.open("away", Unanswered)
     for _ in range(5):
         client.round()
     assert client.budgets == [1.0, QUICK, QUICK, QUICK, 1.0]
 
 
-def test_a_release_that_is_due_is_settled():
-    client = FakeClient()
+def test_a_release_that_is_due_is_settled(client):
     ownership, hold = held_by(client.runtime, "orders")
     assert ownership.release_later(hold, block=True)
     client.backlog.settle_later(ownership)
@@ -212,8 +204,7 @@ def test_a_release_that_is_due_is_settled():
     assert client.backlog.due() == math.inf
 
 
-def test_a_release_that_is_due_outlasts_the_requests_of_its_owner():
-    client = FakeClient()
+def test_a_release_that_is_due_outlasts_the_requests_of_its_owner(client):
     ownership, hold = held_by(client.runtime, "orders")
     client.runtime.pass_time(5)
     assert ownership.leave_behind_call(hold)
@@ -230,9 +221,8 @@ def test_a_release_that_is_due_outlasts_the_requests_of_its_owner():
     assert not client.backlog.ownerships
 
 
-def test_an_acquire_and_a_release_wait_for_a_release_that_came_between():
+def test_an_acquire_and_a_release_wait_for_a_release_that_came_between(client):
     """A signal handler, or another thread, has left a block since they looked, and its release is not settled."""
-    client = FakeClient()
     ownership, hold = held_by(client.runtime, "orders")
     another = SingleHold(30_000, 29.0, watchdog=True)
     ownership.granted(ownership.begin_acquire(another).request_id, another, client.runtime.now())
@@ -243,9 +233,8 @@ def test_an_acquire_and_a_release_wait_for_a_release_that_came_between():
 
 
 @pytest.mark.parametrize(("closed", "expected"), [(False, 0.3), (True, CLEANUP_BUDGET)])
-def test_work_waits_for_an_answer_as_long_as_the_watchdog_may(closed, expected):
+def test_work_waits_for_an_answer_as_long_as_the_watchdog_may(client, closed, expected):
     """Else a hold whose validity ends meanwhile would be reported as lost too late."""
-    client = FakeClient()
     client.answer_timeout, client.closed = 0.3, closed
     timeouts = []
 
@@ -257,8 +246,7 @@ def test_work_waits_for_an_answer_as_long_as_the_watchdog_may(closed, expected):
     assert timeouts == [expected]
 
 
-def test_each_work_entry_is_done_on_its_own():
-    client = FakeClient()
+def test_each_work_entry_is_done_on_its_own(client):
     done = []
 
     async def bad(timeout):

@@ -16,10 +16,13 @@ import pyredisson.asyncio
 from pyredisson import Config
 from pyredisson._net.urls import SCHEMES, cluster_url, endpoint_of, is_embedded_url, own_settings, url_of_endpoint
 
-both = pytest.mark.parametrize("api", [pyredisson, pyredisson.asyncio], ids=lambda api: api.__name__)
+
+@pytest.fixture(params=[pyredisson, pyredisson.asyncio], ids=lambda api: api.__name__)
+def api(request):
+    """Each form in turn."""
+    return request.param
 
 
-@both
 @pytest.mark.parametrize("url", ["redis://h", "redis+cluster://h", "redis+sentinel://h/service", "embedded://"])
 def test_settings_of_config_are_refused_at_once(api, url):
     for field in fields(Config):
@@ -32,7 +35,6 @@ def test_settings_of_config_are_refused_at_once(api, url):
 PLACES = ["redis://h", "valkeys://h/1", "unix:///run/s", "redis+cluster://h", "redis+sentinel://h/service"]
 
 
-@both
 @pytest.mark.parametrize("url", PLACES)
 def test_an_unknown_setting_is_refused_at_once(api, url):
     with pytest.raises(TypeError, match=r"'sockt_timeout' is not a setting .* did you mean 'socket_timeout'"):
@@ -43,7 +45,6 @@ def test_an_unknown_setting_is_refused_at_once(api, url):
         api.Redisson.from_url(f"{url}?sockt_timeout=1")
 
 
-@both
 @pytest.mark.parametrize("url", PLACES)
 def test_known_settings_are_accepted(api, url):
     settings = {"socket_timeout": 1, "health_check_interval": 5, "retry_on_timeout": True}
@@ -61,7 +62,6 @@ def test_a_client_of_the_other_form_is_led_there():
                 api.Redisson(wrong)
 
 
-@both
 @pytest.mark.parametrize(
     "url", ["", "localhost:6379", "http://h", "redis-cluster://h", "redis:h", "Redis://h", "://h", "user:hunter2@h"]
 )
@@ -73,7 +73,6 @@ def test_the_error_of_a_wrong_url_says_what_is_accepted(api, url):
     assert "hunter2" not in str(refusal.value)
 
 
-@both
 @pytest.mark.parametrize(
     ("environment", "leads_to"),
     [
@@ -95,7 +94,6 @@ def test_the_environment_says_where(api, environment, leads_to, monkeypatch):
     assert client.config.timeout == 7
 
 
-@both
 def test_a_wrong_url_in_the_environment_is_an_error(api, monkeypatch):
     monkeypatch.setenv("PYREDISSON_URL", "localhost")
     with pytest.raises(ValueError, match=r"PYREDISSON_URL.*redis://"):
@@ -110,7 +108,6 @@ DATABASES = ["l", "xx", "1/2", "1/", "/1", "-1", "+1", "1.0", "1_0", " 1", "0x1"
 URLS = ["redis://h/", "rediss://h/", "valkey://h/", "valkeys://h/", "redis+cluster://h/", "redis+sentinel://h/service/"]
 
 
-@both
 @pytest.mark.parametrize("url", URLS)
 def test_a_database_is_one_decimal_number(api, url, monkeypatch):
     for database in DATABASES:
@@ -121,7 +118,6 @@ def test_a_database_is_one_decimal_number(api, url, monkeypatch):
             api.Redisson.from_env()
 
 
-@both
 @pytest.mark.parametrize(
     ("url", "leads_to"),
     [
@@ -228,7 +224,6 @@ def test_cluster_urls(url, seeds, first):
     assert cluster_url(url) == (seeds, first)
 
 
-@both
 @pytest.mark.parametrize(
     ("rest", "reason"),
     [
@@ -274,7 +269,6 @@ def test_no_secret_comes_through(secret, form):
 PASSWORDS = [f"first{each}second" for each in "#/?:@[]% \\\u2100"]  # The last is "a/c" once it is normalized.
 
 
-@both
 @pytest.mark.parametrize("host", ["host", "host:6379", "one:1,two:2/service"])
 @pytest.mark.parametrize("scheme", ["redis", "rediss", "redis+cluster", "redis+sentinel", "unix"])
 def test_the_error_for_a_bad_url_shows_no_part_of_a_password(api, scheme, host):

@@ -72,6 +72,14 @@ def server() -> Iterator[tuple[Redisson, redis.Redis]]:
         yield client, administrator
 
 
+def url_of_user(server: tuple[Redisson, redis.Redis], name: str, rules: list[str]) -> str:
+    """Make a user that has these permissions, and return the URL for it."""
+    client, administrator = server
+    user = re.sub(r"\W", "-", name)
+    administrator.execute_command("ACL SETUSER", user, *rules)
+    return str(client.url).replace("unix://", f"unix://{user}:secret@")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_scripts_of_a_kind_call_what_is_allowed(kind):
     assert scripts_of(kind)
@@ -89,13 +97,10 @@ def test_nothing_is_allowed_that_no_script_and_no_client_calls():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_user_with_these_permissions_holds_waits_and_releases(kind, server):
-    client, administrator = server
-    user = re.sub(r"\W", "-", kind)
-    administrator.execute_command("ACL SETUSER", user, *rules_of(kind))
-    url = str(client.url).replace("unix://", f"unix://{user}:secret@")
+    url = url_of_user(server, kind, rules_of(kind))
     config = Config(lock_watchdog_timeout=60)
     with Redisson.from_url(url, config=config) as one, Redisson.from_url(url, config=config) as two:
-        mine, theirs = (KINDS[kind][1](each, f"orders:{user}") for each in (one, two))
+        mine, theirs = (KINDS[kind][1](each, f"orders:{kind}") for each in (one, two))
         if kind == "latch":
             assert mine.try_set_count(1)
             assert not theirs.wait(0.05)
@@ -134,11 +139,7 @@ def test_a_user_with_these_permissions_holds_waits_and_releases(kind, server):
 
 
 def test_a_user_without_them_is_refused(server):
-    client, administrator = server
-    administrator.execute_command(
-        "ACL SETUSER", "fewer", *[rule for rule in rules_of("plain lock") if rule != "+hincrby"]
-    )
-    url = str(client.url).replace("unix://", "unix://fewer:secret@")
+    url = url_of_user(server, "fewer", [rule for rule in rules_of("plain lock") if rule != "+hincrby"])
     with Redisson.from_url(url) as fewer, pytest.raises(redis.exceptions.ResponseError):
         fewer.get_lock("orders:1").lock()
 
@@ -150,19 +151,17 @@ def hold_once(handle: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["plain lock", "read-write lock", "semaphore", "semaphore with expiring permits"])
 def test_a_user_who_may_not_use_wait_queues_waits_and_notifies_others(kind, server):
-    client, administrator = server
+    client, _ = server
     of_queues = (
         {"+zcount"} if "expiring" in kind else {"+zadd", "+zcount", "+zrange", "+zrangebyscore", "+zrem", "+zscore"}
     )
     without = [rule for rule in rules_of(kind) if "pyredisson_waiting" not in rule and rule not in of_queues]
-    user = re.sub(r"\W", "-", f"earlier {kind}")
-    administrator.execute_command("ACL SETUSER", user, *without)
-    url = str(client.url).replace("unix://", f"unix://{user}:secret@")
+    url = url_of_user(server, f"earlier {kind}", without)
     told = []
     config = Config(lock_watchdog_timeout=60, listeners=(told.append,))
     with Redisson.from_url(url, config=config) as earlier, Redisson.from_url(str(client.url), config=config) as later:
         for holder, waiter in ((earlier, later), (later, earlier)):
-            mine, theirs = (KINDS[kind][1](each, f"orders:{user}") for each in (holder, waiter))
+            mine, theirs = (KINDS[kind][1](each, f"orders:earlier {kind}") for each in (holder, waiter))
             for _ in range(2):
                 with ThreadPoolExecutor() as pool:
                     with mine.hold():
@@ -230,16 +229,13 @@ async def release_to_waiters(holder: Any, others: list[Any], administrator: redi
 @pytest.mark.parametrize("kind", HELD_AND_WAITED_FOR)
 async def test_a_release_by_a_user_without_one_rule_forgets_no_waiter(kind, missing, server):
     client, administrator = server
-    user = re.sub(r"\W", "-", f"{kind} {missing}")
-    rules = rules_of(HELD_AND_WAITED_FOR[kind][0])
-    administrator.execute_command("ACL SETUSER", user, *[rule for rule in rules if rule != missing])
+    user = f"{kind} {missing}"
+    rules = [rule for rule in rules_of(HELD_AND_WAITED_FOR[kind][0]) if rule != missing]
     told = []
-
-    url = str(client.url)
     patient = Config(max_wait_without_check=60)  # So that no waiter finds out by itself.
-    others = [pyredisson.asyncio.Redisson.from_url(url, config=patient) for _ in range(5)]
+    others = [pyredisson.asyncio.Redisson.from_url(str(client.url), config=patient) for _ in range(5)]
     config = Config(lock_watchdog_timeout=60, listeners=(told.append,))
-    holder = pyredisson.asyncio.Redisson.from_url(url.replace("unix://", f"unix://{user}:secret@"), config=config)
+    holder = pyredisson.asyncio.Redisson.from_url(url_of_user(server, user, rules), config=config)
     try:
         for number in range(2):
             await release_to_waiters(holder, others, administrator, kind, f"orders:{user}:{number}")
@@ -290,17 +286,15 @@ NOTIFYING: dict[str, tuple[str, Calls]] = {
 
 @pytest.mark.parametrize("calls", NOTIFYING)
 def test_a_script_without_the_key_of_the_queue_is_refused_once_and_runs(calls, server):
-    client, administrator = server
+    _, administrator = server
     kind, make_calls = NOTIFYING[calls]
-    user = re.sub(r"\W", "-", f"no key {calls}")
     rules = [rule for rule in rules_of(kind) if rule != "~pyredisson_waiting:*"]
-    administrator.execute_command("ACL SETUSER", user, *rules)
-    url = str(client.url).replace("unix://", f"unix://{user}:secret@")
+    url = url_of_user(server, f"no key {calls}", rules)
     told = []
     config = Config(listeners=(told.append,))
     administrator.config_resetstat()
     with Redisson.from_url(url, config=config) as theirs:
-        for call in make_calls(theirs, f"orders:{user}"):
+        for call in make_calls(theirs, f"orders:no key {calls}"):
             call()
     assert administrator.info("errorstats")["errorstat_NOPERM"] == {"count": 1}
     (warning,) = [event for event in told if isinstance(event, ServerUnsafe) and event.setting == "acl"]
@@ -308,10 +302,8 @@ def test_a_script_without_the_key_of_the_queue_is_refused_once_and_runs(calls, s
 
 
 def test_a_refusal_for_another_reason_is_not_taken_for_that_of_a_queue(server):
-    client, administrator = server
-    administrator.execute_command("ACL SETUSER", "no-hkeys", *rules_of("plain lock"), "-hkeys")
     told = []
-    url = str(client.url).replace("unix://", "unix://no-hkeys:secret@")
+    url = url_of_user(server, "no hkeys", [*rules_of("plain lock"), "-hkeys"])
     with Redisson.from_url(url, config=Config(listeners=(told.append,))) as theirs:
         with pytest.raises(redis.exceptions.NoPermissionError):
             theirs.get_lock("orders:hkeys").force_unlock()

@@ -43,8 +43,9 @@ async def test_another(async_redisson, async_redisson_factory, lock_name{more}):
 
 
 @pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+def surroundings(monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester) -> None:
     """Keep the settings of the run that this test is a part of from the runs that it starts."""
+    pytester.makeconftest(CONFTEST)  # What is installed here may be an older checkout.
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:cacheprovider -W error")
     for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):
         monkeypatch.delenv(name, raising=False)
@@ -73,13 +74,11 @@ def test_the_tests_of_the_page_pass(pytester):
         if found := re.match(r"# (\w+)\.py\n", block.text):
             files[found[1]] = block.text
     assert len(files) >= 7
-    pytester.makeconftest(CONFTEST)  # What is installed here may be an older checkout.
     pytester.makepyfile(**files)
     run_here(pytester).assert_outcomes(passed=sum(text.count("def test_") for text in files.values()))
 
 
 def test_a_client_is_closed_after_its_test_and_leaves_the_locks_of_others(pytester):
-    pytester.makeconftest(CONFTEST)
     pytester.makepyfile(
         """
         import pytest
@@ -111,7 +110,6 @@ def test_a_client_is_closed_after_its_test_and_leaves_the_locks_of_others(pytest
 
 
 def test_settings_are_changed_by_overriding_a_fixture(pytester):
-    pytester.makeconftest(CONFTEST)
     pytester.makepyfile(
         """
         import pytest
@@ -130,7 +128,6 @@ def test_settings_are_changed_by_overriding_a_fixture(pytester):
 
 
 def test_a_lock_name_is_unique_and_says_which_test_it_is_of(pytester):
-    pytester.makeconftest(CONFTEST)
     pytester.makepyfile(
         """
         import pytest
@@ -157,7 +154,6 @@ def test_a_lock_name_is_unique_and_says_which_test_it_is_of(pytester):
 
 
 def test_asyncio_without_any_plugin(pytester):
-    pytester.makeconftest(CONFTEST)
     in_loop = """
 import asyncio
 import functools
@@ -176,7 +172,6 @@ def in_loop(test):
 
 def test_asyncio_with_pytest_asyncio(pytester):
     pytest.importorskip("pytest_asyncio")
-    pytester.makeconftest(CONFTEST)
     pytester.makeini("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n")
     pytester.makepyfile(ASYNC_TEST.format(before="", mark="", more=""))
     run(pytester, "-p", "no:anyio").assert_outcomes(passed=2)
