@@ -1,7 +1,5 @@
 """Children of a fork, in programs that tests start: what one raises is printed, and it ends without going on."""
 
-from __future__ import annotations
-
 import ctypes
 import faulthandler
 import os

@@ -1,7 +1,5 @@
 """Redis Clusters for tests: three masters with a replica each, on free ports of 127.0.0.1, ready in two seconds."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import time

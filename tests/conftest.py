@@ -1,7 +1,5 @@
 """Fixtures for everybody. Thin ones: what they hand out is in modules beside this file."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import inspect

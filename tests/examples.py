@@ -13,8 +13,6 @@ The rules this file keeps:
 ``python -m tests.examples PAGE [TAB]`` runs one page in the current directory.
 """
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import contextlib

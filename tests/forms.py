@@ -1,7 +1,5 @@
 """What is written once for both forms: as a coroutine, which in a thread is stepped to its end, and never suspends."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any

@@ -9,8 +9,6 @@
 ``make test-all`` runs all others, so the promises on each other server, too.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

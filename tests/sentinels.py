@@ -1,7 +1,5 @@
 """A master, its replicas and their sentinels, on loopback: fails over within two or three seconds."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """A terminal for programs under test: what is typed, and what they show."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

@@ -1,7 +1,5 @@
 """How much a test does that could run for ever: little usually, much for ``make test-full``."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 

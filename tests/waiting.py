@@ -1,7 +1,5 @@
 """Waiting in tests: for a condition and with a bound, never for a time."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

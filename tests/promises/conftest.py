@@ -1,7 +1,5 @@
 """The world that a test of the contract runs in: each one in turn."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

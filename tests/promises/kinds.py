@@ -1,7 +1,5 @@
 """Locks, semaphores and latches of each kind, made by the name of the kind."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta

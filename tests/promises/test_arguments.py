@@ -1,7 +1,5 @@
 """Bad arguments are errors before anything is sent: over a connection that leads nowhere, they show first."""
 
-from __future__ import annotations
-
 import math
 from datetime import timedelta
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """``close()`` ends what the client made, wakes who waits, and leaves what is held to its lease, as a crash would."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

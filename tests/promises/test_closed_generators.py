@@ -1,7 +1,5 @@
 """A generator that is given up in the middle of its block releases what it holds, as any block does that is left."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

@@ -1,7 +1,5 @@
 """A client that is closed while something is held: its blocks end in order, and its losses are reported."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import re

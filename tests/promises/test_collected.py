@@ -1,7 +1,5 @@
 """A client that is garbage-collected while it holds: the log names the locks, and their holders' callback is called."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

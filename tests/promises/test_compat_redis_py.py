@@ -4,8 +4,6 @@ The behaviours are those that redis-py's own tests hold its lock to. What differ
 end, and is listed in ``docs/howto/from-redis-py.md``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

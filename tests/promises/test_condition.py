@@ -1,7 +1,5 @@
 """Those who wait at a condition have given up its lock, and have it again when they return."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

@@ -1,7 +1,5 @@
 """Leader elections: one leads at a time, with a token that grows from leader to leader, and observers are told."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import math

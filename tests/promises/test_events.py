@@ -1,7 +1,5 @@
 """What happens can be watched: by listeners, and in the log, where each record names the lock and its owner."""
 
-from __future__ import annotations
-
 import logging
 from typing import TypeAlias
 

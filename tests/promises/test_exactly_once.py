@@ -1,7 +1,5 @@
 """A request of a lock whose reply is lost, or that arrives twice or late, counts once, for each kind of lock."""
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias
 
 import pytest

@@ -1,7 +1,5 @@
 """A request to a semaphore or latch takes effect once, though its reply is lost or a copy of it comes late."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Semaphores and latches exist until they are deleted or expire, with all their keys."""
 
-from __future__ import annotations
-
 import math
 from datetime import timedelta
 from functools import partial

@@ -1,7 +1,5 @@
 """The fair lock: who asked first gets it first; whoever leaves the queue, or dies in it, holds nobody up for long."""
 
-from __future__ import annotations
-
 import math
 from weakref import WeakKeyDictionary
 

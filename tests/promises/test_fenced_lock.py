@@ -1,7 +1,5 @@
 """A fenced lock is a lock whose holds are numbered: each number is greater than all before it."""
 
-from __future__ import annotations
-
 from tests.promises.kinds import each_of
 
 TOKEN = "redisson_lock_token:{orders}"

@@ -1,7 +1,5 @@
 """Nothing that an acquire or a release does grows with what is held: counted in Python calls, not in time."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import gc

@@ -1,7 +1,5 @@
 """``with lock.hold() as lease``: a block that knows until when it holds the lock, and is told when it does not."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

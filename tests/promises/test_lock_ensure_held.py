@@ -1,7 +1,5 @@
 """``lock.ensure_held()``: for the code that is called under a lock. It is plain in both forms, and asks no server."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """A lost lock is not silent: the holder is told, at once where that can be known, and it is final."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """``Config(loss_margin=...)``: a hold that was not renewed is lost before its lease ends on the server."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import re

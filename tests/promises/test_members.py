@@ -3,8 +3,6 @@
 What is released, extended, lost or counted is that hold and no other.
 """
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 from dataclasses import dataclass

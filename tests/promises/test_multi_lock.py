@@ -1,7 +1,5 @@
 """Several locks as one: all of them on one server, or a quorum of servers."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

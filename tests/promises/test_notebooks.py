@@ -1,7 +1,5 @@
 """In IPython and Jupyter each cell may be a task of its own; the cells of one kernel are one owner all the same."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine

@@ -1,7 +1,5 @@
 """A semaphore has the permits that it is made with, set once, and as many as the last resize says."""
 
-from __future__ import annotations
-
 import logging
 from datetime import timedelta
 from functools import partial

@@ -1,7 +1,5 @@
 """``hold(..., on_loss=callback)``: the callback of one block, called once if its hold is lost."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import threading

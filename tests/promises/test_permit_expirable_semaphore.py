@@ -1,7 +1,5 @@
 """Permits with an id each: released by it, once; and available again by themselves when their time is over."""
 
-from __future__ import annotations
-
 import math
 import re
 from datetime import timedelta

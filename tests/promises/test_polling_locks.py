@@ -1,7 +1,5 @@
 """Spin locks and token locks are asked for again: after the pauses of a back-off, for a number of tries."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """``Config.prefix`` stands before every name in Redis, as Redisson's ``NameMapper`` puts it; users see their names."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import pytest

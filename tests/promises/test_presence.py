@@ -1,7 +1,5 @@
 """Who is who: the names of connections, what a client tells of its locks, and whom errors name as the holder."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Whole processes: one that never closes its client still ends, and the child of a fork is another client."""
 
-from __future__ import annotations
-
 import textwrap
 
 import pytest

@@ -1,7 +1,5 @@
 """Many readers or one writer; a writer may read, a reader may not write; each reader has a lease of its own."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

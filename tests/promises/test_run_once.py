@@ -1,7 +1,5 @@
 """``client.run_once()``: a block or a function that runs on one process, and not again for a time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Sync locks in `async def`: the running task is the owner, and an acquire that could only deadlock raises."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

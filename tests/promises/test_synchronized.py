@@ -1,7 +1,5 @@
 """Functions that run under a lock whose name is made from the call's arguments."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import inspect

@@ -3,8 +3,6 @@
 Basic use is in CPython's own tests, which run against ours (``tests/real_servers/test_cpython_lock_tests.py``).
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from threading import BrokenBarrierError

@@ -1,7 +1,5 @@
 """The lock can stand where a ``threading.RLock`` stood: the same names, and the very same rules for the arguments."""
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A client of redis-py that the user made keeps its settings, whatever they are, and the lock works over it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

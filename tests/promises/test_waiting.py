@@ -1,7 +1,5 @@
 """Waiters acquire in time, are notified instead of asking, and leave nothing behind, whatever they wait for."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta

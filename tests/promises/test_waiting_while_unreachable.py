@@ -1,7 +1,5 @@
 """``Config.wait_while_unreachable``: a server that is away from the first moment on is waited for, as the lock is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Byte for byte what Redisson stores and says, so that a Java and a Python process share one lock."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """A key that holds something else: the error names it, what it holds, and what fits."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

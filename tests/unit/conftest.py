@@ -1,7 +1,5 @@
 """Fixtures of the parts of the core that are tested by themselves."""
 
-from __future__ import annotations
-
 import pytest
 
 from pyredisson._core.subscriptions import Subscriptions

@@ -1,7 +1,5 @@
 """A thread of the library begins although its start is interrupted or its process forks, and survives an error."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

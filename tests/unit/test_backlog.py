@@ -1,7 +1,5 @@
 """What is settled in the background: each thing on its own, and a round that is bounded."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """What the benchmarks conclude from what they measured, and what the documentation shows of it."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import statistics

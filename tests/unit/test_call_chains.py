@@ -1,7 +1,5 @@
 """What is visible in contexts, compared with plain sets: random holds in random copies of contexts."""
 
-from __future__ import annotations
-
 import contextvars
 import gc
 

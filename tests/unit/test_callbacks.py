@@ -1,7 +1,5 @@
 """The callbacks of a client: on threads that are there when there is something to call."""
 
-from __future__ import annotations
-
 import logging
 import threading
 

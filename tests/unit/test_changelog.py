@@ -1,7 +1,5 @@
 """The changelog is for users: what is new, what may break, and short lines."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The command line's reference is what click says today, and each command of the documentation runs as written."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A ``Config`` that exists is in order."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import inspect

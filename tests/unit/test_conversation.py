@@ -1,7 +1,5 @@
 """Which channels an error of a server concerns, on the connection of a subscriber."""
 
-from __future__ import annotations
-
 import pytest
 import redis.exceptions as rx
 

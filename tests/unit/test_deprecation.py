@@ -1,7 +1,5 @@
 """A deprecated name warns where a program uses it, and goes after two minor versions."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every example of the documentation does what the page says. How they are run: ``tests/examples.py``."""
 
-from __future__ import annotations
-
 import ast
 import code
 import dataclasses

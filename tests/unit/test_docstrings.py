@@ -1,7 +1,5 @@
 """Each public method of both façades has an example in its docstring, and the example runs."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import inspect

@@ -1,7 +1,5 @@
 """User-visible text uses the words of the field: docstrings, messages, log lines, CLI help, README and docs."""
 
-from __future__ import annotations
-
 import ast
 import io
 import re

@@ -1,7 +1,5 @@
 """The page on errors has each message as the library prints it, and what to do about it."""
 
-from __future__ import annotations
-
 import ast
 import re
 

@@ -1,7 +1,5 @@
 """The error tree: its bases, what an error carries, also to another process, and the reason that listeners receive."""
 
-from __future__ import annotations
-
 import pickle
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How a client goes on asking a server that does not answer a request as it should, without any server."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any

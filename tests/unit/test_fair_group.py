@@ -1,7 +1,5 @@
 """The waiters of a client in the queue of a fair lock: what one does for all, and what each does for itself."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """What people guess who know other libraries: the error says what to write instead."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """What a client holds: every transition of an ownership, and what is true of all their sequences."""
 
-from __future__ import annotations
-
 import itertools
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What an import loads: few programs need every kind of lock, a cluster, or both halves of the library."""
 
-from __future__ import annotations
-
 import importlib
 import pickle
 from typing import get_type_hints

@@ -1,7 +1,5 @@
 """Integrations with frameworks: what they refuse when they are set up, and that nothing else loads them."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

@@ -1,7 +1,5 @@
 """A block that a signal handler leaves at any point of a method of its ownership is released behind the call."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 

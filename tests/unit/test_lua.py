@@ -1,7 +1,5 @@
 """The scripts as servers get them: shared blocks spliced in, one order of arguments, and digests that are pinned."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """What multi-locks refuse before there is any server, and how what is held of them is found."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial

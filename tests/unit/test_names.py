@@ -1,7 +1,5 @@
 """What everything is called in Redis: Redisson's rules, and which names there may be."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

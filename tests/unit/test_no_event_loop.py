@@ -1,7 +1,5 @@
 """What is said where no event loop of asyncio runs: in plain code, under trio, in subinterpreters."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

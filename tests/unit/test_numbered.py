@@ -1,7 +1,5 @@
 """Whom a message of a semaphore or latch notifies, and which numbers there may be."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

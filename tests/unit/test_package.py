@@ -1,7 +1,5 @@
 """The distribution: what pyproject.toml says of it, what the wheel and the sdist contain, and twine's checks."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

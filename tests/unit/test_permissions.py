@@ -1,7 +1,5 @@
 """A server user with the permissions that the documentation names can use each kind of lock, and needs no more."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The tasks of an event loop share a connection: their requests leave in few writes, and in order."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import math

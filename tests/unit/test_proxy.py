@@ -1,7 +1,5 @@
 """The proxy loses, holds and doubles what it is told to, and nothing else: else tests would pass that prove nothing."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """What users see of a class is where they find it: no message, no help text and no type names an inner module."""
 
-from __future__ import annotations
-
 import inspect
 import pydoc
 import re

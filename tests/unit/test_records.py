@@ -1,7 +1,5 @@
 """Events and other records: frozen, compared by what is in them, and made only of what they have."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import pickle

@@ -1,7 +1,5 @@
 """How often what costs a server time is repeated, and where it runs."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace

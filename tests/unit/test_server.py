@@ -1,7 +1,5 @@
 """What a client knows of its server: read from INFO, told to whom it concerns, complained of once."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

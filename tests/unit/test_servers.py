@@ -1,7 +1,5 @@
 """The real servers of the tests do what the tests think they do."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.servers import VALKEY, Build, Server

@@ -1,7 +1,5 @@
 """Among many connections, a request leaves by one call into C that never waits; what that cannot take as usual."""
 
-from __future__ import annotations
-
 import socket
 import threading
 

@@ -1,7 +1,5 @@
 """The tables of states: each transition that they list is possible, and no other one is."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The rules of the tree that no linter knows, read from the sources."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import importlib

@@ -1,7 +1,5 @@
 """``pyredisson.testing.plugin`` in pytest runs of its users: what the page shows, and how asynchronous tests run."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

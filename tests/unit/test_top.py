@@ -1,7 +1,5 @@
 """What ``pyredisson top`` makes of what was seen, and how it is shown."""
 
-from __future__ import annotations
-
 from io import StringIO
 
 import pytest

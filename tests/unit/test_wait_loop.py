@@ -1,7 +1,5 @@
 """The one loop that waits: how often it attempts, when, and what it leaves behind."""
 
-from __future__ import annotations
-
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any

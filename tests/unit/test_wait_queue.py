@@ -1,7 +1,5 @@
 """The place of a client in the wait queue: its rules are in ``waiting.py``."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

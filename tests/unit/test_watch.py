@@ -1,7 +1,5 @@
 """What must have happened between two looks at a lock, and how it is shown."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import pytest

@@ -1,7 +1,5 @@
 """A watchdog that does not run is noticed by those who acquire and release, and warned of once."""
 
-from __future__ import annotations
-
 from unittest.mock import Mock
 
 import pytest

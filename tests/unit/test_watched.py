@@ -1,7 +1,5 @@
 """What a master says of its replicas, and what the doctor makes of that."""
 
-from __future__ import annotations
-
 from pyredisson._core.server import read_info
 from pyredisson._tools.doctor import show
 from pyredisson._tools.examination import Grade, Node, Replica, SentinelAnswer, SentinelView, judge, read_replicas

@@ -1,7 +1,5 @@
 """Requests as bytes, and replies as what they mean."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import hiredis

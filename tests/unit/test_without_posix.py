@@ -3,8 +3,6 @@
 There is no such machine to test on. A process from which the names are taken that Windows does not have comes close.
 """
 
-from __future__ import annotations
-
 import ast
 
 import pytest

@@ -1,7 +1,5 @@
 """Waiters of one client, in a world of virtual time, for the tests of groups, subscriptions and the wait queue."""
 
-from __future__ import annotations
-
 import math
 
 from pyredisson._core.subscriptions import Notifies, Subscriptions, Waiter, WaitGroup

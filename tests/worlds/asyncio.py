@@ -1,7 +1,5 @@
 """The world of asyncio: tasks, on an event loop in a thread of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

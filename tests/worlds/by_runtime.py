@@ -1,7 +1,5 @@
 """The worlds in real time, by their runtime. Processes that tests start import it too: nothing slow to import."""
 
-from __future__ import annotations
-
 from tests.worlds.asyncio import AsyncioWorld
 from tests.worlds.clock import ClockWorld
 from tests.worlds.threads import ThreadsWorld

@@ -1,7 +1,5 @@
 """The environments that tests of the contract run in: each runtime over each server, and the simulation."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

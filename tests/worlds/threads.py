@@ -1,7 +1,5 @@
 """The world of threads."""
 
-from __future__ import annotations
-
 import queue
 import signal
 import threading
