@@ -12,6 +12,7 @@ import pyredisson
 import pyredisson.asyncio
 from pyredisson import LockLostError, LockNotOwnedError
 from tests.worlds.base import Actor, Remote, World
+from tests.worlds.store import Store
 
 LOCKS = ["lock", "fair_lock", "spin_lock", "fenced_lock", "token_lock", "non_reentrant_lock"]
 LOCKS += ["non_reentrant_fair_lock", "read_lock", "write_lock"]
@@ -46,6 +47,15 @@ def over(actor: Actor, locks: Sequence[Any], **options: Any) -> Remote:
     """Return a multi-lock over these locks, for an actor."""
     api = pyredisson.asyncio if "asyncio" in type(locks[0]).__module__ else pyredisson
     return Remote(api.MultiLock(*locks, **options), actor)
+
+
+def members(world: World, nodes: int, **config: Any) -> tuple[list[Any], list[Store]]:
+    """Return the locks of a multi-lock, and their stores: two on one server, or those of one name on several nodes."""
+    if nodes == 1:
+        client = world.client(**config)
+        return [make(client, "lock", name) for name in ("a", "b")], [world.redis]
+    clients = world.nodes(nodes, **{"quorum_node_timeout": 2.0, **config})
+    return [make(client, "lock", "a") for client in clients], [world.node(index) for index in range(nodes)]
 
 
 def acquired(lock: Remote, actor: Actor, lease: float | None = None, *, block: bool) -> Callable[[], Any]:

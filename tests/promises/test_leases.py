@@ -11,7 +11,7 @@ import pytest
 from pyredisson import LockLostError, LockNotOwnedError
 from pyredisson._core.requests import AcquireCall, ForceCall, LockAcquired
 from pyredisson._core.watchdog import Renewal
-from tests.promises.kinds import handle, lock_of, not_owned, raises_lost, single
+from tests.promises.kinds import handle, lock_of, raises_lost, single
 from tests.worlds.base import KEPT, Remote, World
 from tests.worlds.environments import asyncio_only, each_runtime, everywhere, sync_and_async
 
@@ -260,7 +260,7 @@ def test_an_extension_that_is_answered_after_the_lease_has_ended_is_none(world, 
     mine.lock(0.5)
     proxy.latency(0.8)
     raises_lost(mine.extend, 60)
-    not_owned(mine.ensure_held)
+    raises_lost(mine.ensure_held)
 
 
 @pytest.mark.parametrize("call", ["lock", "try_lock"])

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError
-from tests.promises.kinds import LOCKS, handle, over, raises_lost
-from tests.worlds.base import KEPT
+from tests.promises.kinds import LOCKS, handle, members, over, raises_lost
+from tests.worlds.base import KEPT, Remote
 from tests.worlds.environments import each_runtime, sync_and_async
 
 pytestmark = each_runtime
@@ -96,18 +96,12 @@ def test_a_made_owner_is_asked_and_not_the_thread(client, alice, bob):
 
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_of_a_multi_lock_enough_members_must_be_certain(world, alice, bob, nodes):
-    config = {"lock_watchdog_timeout": SHORT, "on_lock_lost": world.on_lock_lost}
-    clients = [world.client(**config)] * 2 if nodes == 1 else world.nodes(3, quorum_node_timeout=2.0, **config)
-    names = ["a", "b"] if nodes == 1 else ["a"] * 3
-    stores = [world.redis] if nodes == 1 else [world.node(index) for index in range(nodes)]
-    mine, theirs = (
-        over(actor, [actor.lock(client, name).real for client, name in zip(clients, names, strict=True)])
-        for actor in (alice, bob)
-    )
+    locks, stores = members(world, nodes, lock_watchdog_timeout=SHORT, on_lock_lost=world.on_lock_lost)
+    mine, theirs = (over(actor, locks) for actor in (alice, bob))
     refused(mine, match="multi-lock .* acquire it first")
     with pytest.raises(LockLostError), mine.hold():
         mine.ensure_held()
-        alice.lock(clients[0], "a").ensure_held()  # A member that is held through the multi-lock alone.
+        Remote(locks[0], alice).ensure_held()  # A member that is held through the multi-lock alone.
         refused(theirs, match="it is held by")
         stores[0].delete("a")
         if nodes > 1:

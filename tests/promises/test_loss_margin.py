@@ -10,7 +10,7 @@ import pytest
 from pyredisson import LockError, LockLostError, LockNotOwnedError, OutcomeUnknownError, events
 from pyredisson._core.deadline import certain_for
 from pyredisson._core.hold import InMargin
-from tests.promises.kinds import handle, over, raises_lost, single
+from tests.promises.kinds import handle, members, over, raises_lost, single
 from tests.worlds.base import KEPT, Remote
 from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
 
@@ -166,10 +166,7 @@ def test_nothing_is_said_of_a_lease_that_a_clock_has_put_in_doubt(world, alice, 
 
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_a_multi_lock_says_for_how_long_no_other_owner_can_begin(world, alice, nodes):
-    config = {"loss_margin": WIDE}
-    clients = [world.client(**config)] * 2 if nodes == 1 else world.nodes(3, quorum_node_timeout=1.0, **config)
-    names = ["a", "b"] if nodes == 1 else ["a"] * 3
-    several = over(alice, [alice.lock(client, name).real for client, name in zip(clients, names, strict=True)])
+    several = over(alice, members(world, nodes, loss_margin=WIDE, quorum_node_timeout=1.0)[0])
     with pytest.raises(LockLostError, match="It was given up before"), several.hold(lease_time=LONG) as lease:
         world.until(lambda: lease.lost)
         raises_lost(lease.ensure_held, match=EARLY)
@@ -222,17 +219,14 @@ def test_a_lock_without_a_block_ends_by_then_and_can_be_acquired_anew(world, ali
 
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_a_multi_lock_follows_that_of_its_clients(world, alice, nodes):
-    config = {"loss_margin": MARGIN}
-    clients = [world.client(**config)] * 2 if nodes == 1 else world.nodes(3, quorum_node_timeout=1.0, **config)
-    names = ["a", "b"] if nodes == 1 else ["a"] * 3
-    store = world.redis if nodes == 1 else world.node(0)
-    several = over(alice, [alice.lock(client, name).real for client, name in zip(clients, names, strict=True)])
+    locks, stores = members(world, nodes, loss_margin=MARGIN, quorum_node_timeout=1.0)
+    several = over(alice, locks)
     with pytest.raises(LockLostError), several.hold(lease_time=LEASE) as lease:
         assert 0 < several.validity() <= certain_for(3000, MARGIN)
         assert several.extend(LEASE)
         assert several.validity() <= certain_for(3000, MARGIN)
         world.until(lambda: lease.lost)
-        assert store.ttl("a") > 0
+        assert stores[0].ttl("a") > 0
     assert not several.is_locked()
     with pytest.raises(ValueError, match=r"lease_time=1\.2 must be longer than Config\.loss_margin \(1\.2 s\)"):
         several.hold(lease_time=MARGIN)

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from pyredisson import LockLostError, LockNotOwnedError, events
-from tests.promises.kinds import handle, over, single
+from tests.promises.kinds import handle, members, over, single
 from tests.real_servers.client_settings import renewed_every
 from tests.waiting import soon
 from tests.worlds.base import KEPT
@@ -137,12 +137,8 @@ def test_a_block_is_not_cancelled_for_a_later_hold_of_its_task(world, how):
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_that_of_a_multi_lock_is_called_when_too_few_members_are_left(world, alice, nodes):
     called = []
-    config = {"lock_watchdog_timeout": SHORT}
-    clients = [world.client(**config)] * 2 if nodes == 1 else world.nodes(3, quorum_node_timeout=2.0, **config)
-    names = ["a", "b"] if nodes == 1 else ["a"] * 3
-    stores = [world.redis] if nodes == 1 else [world.node(index) for index in range(nodes)]
-    several = over(alice, [alice.lock(client, name).real for client, name in zip(clients, names, strict=True)])
-    with pytest.raises(LockLostError), several.hold(on_loss=lambda: called.append(1)):
+    locks, stores = members(world, nodes, lock_watchdog_timeout=SHORT)
+    with pytest.raises(LockLostError), over(alice, locks).hold(on_loss=lambda: called.append(1)):
         for store in stores[: (nodes + 1) // 2]:
             assert called == []
             store.delete("a")

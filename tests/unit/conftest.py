@@ -1,7 +1,11 @@
 """Fixtures of the parts of the core that are tested by themselves."""
 
+from types import ModuleType
+
 import pytest
 
+import pyredisson
+import pyredisson.asyncio
 from pyredisson._core.subscriptions import Subscriptions
 from tests.unit.fake import FakeRuntime
 from tests.unit.waiters import MAX_WAIT
@@ -17,3 +21,10 @@ def world() -> FakeRuntime:
 def subscriptions(world: FakeRuntime) -> Subscriptions:
     """The subscriptions of a client in that world."""
     return Subscriptions(world, MAX_WAIT)
+
+
+@pytest.fixture(params=[pyredisson, pyredisson.asyncio], ids=["threads", "asyncio"])
+def form(request: pytest.FixtureRequest) -> ModuleType:
+    """Each form of the library in turn."""
+    found: ModuleType = request.param
+    return found

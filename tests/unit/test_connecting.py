@@ -17,38 +17,32 @@ from pyredisson import Config
 from pyredisson._net.urls import SCHEMES, cluster_url, endpoint_of, is_embedded_url, own_settings, url_of_endpoint
 
 
-@pytest.fixture(params=[pyredisson, pyredisson.asyncio], ids=lambda api: api.__name__)
-def api(request):
-    """Each form in turn."""
-    return request.param
-
-
 @pytest.mark.parametrize("url", ["redis://h", "redis+cluster://h", "redis+sentinel://h/service", "embedded://"])
-def test_settings_of_config_are_refused_at_once(api, url):
+def test_settings_of_config_are_refused_at_once(form, url):
     for field in fields(Config):
         with pytest.raises(TypeError, match=rf"config=Config\({field.name}=5\)"):
-            api.Redisson.from_url(url, **{field.name: 5})
+            form.Redisson.from_url(url, **{field.name: 5})
     with pytest.raises(TypeError, match=r"config=Config\(lock_watchdog_timeout=5, timeout=1\)"):
-        api.Redisson.from_url(url, timeout=1, lock_watchdog_timeout=5)
+        form.Redisson.from_url(url, timeout=1, lock_watchdog_timeout=5)
 
 
 PLACES = ["redis://h", "valkeys://h/1", "unix:///run/s", "redis+cluster://h", "redis+sentinel://h/service"]
 
 
 @pytest.mark.parametrize("url", PLACES)
-def test_an_unknown_setting_is_refused_at_once(api, url):
+def test_an_unknown_setting_is_refused_at_once(form, url):
     with pytest.raises(TypeError, match=r"'sockt_timeout' is not a setting .* did you mean 'socket_timeout'"):
-        api.Redisson.from_url(url, sockt_timeout=1)
+        form.Redisson.from_url(url, sockt_timeout=1)
     with pytest.raises(TypeError, match=r"'frobnicate' is not a setting of redis-py's connections$"):
-        api.Redisson.from_url(url, frobnicate=1)
+        form.Redisson.from_url(url, frobnicate=1)
     with pytest.raises(ValueError, match=r"'sockt_timeout' is not a setting .* did you mean 'socket_timeout'"):
-        api.Redisson.from_url(f"{url}?sockt_timeout=1")
+        form.Redisson.from_url(f"{url}?sockt_timeout=1")
 
 
 @pytest.mark.parametrize("url", PLACES)
-def test_known_settings_are_accepted(api, url):
+def test_known_settings_are_accepted(form, url):
     settings = {"socket_timeout": 1, "health_check_interval": 5, "retry_on_timeout": True}
-    assert api.Redisson.from_url(url, client_name="web", max_connections=5, decode_responses=True, **settings).url
+    assert form.Redisson.from_url(url, client_name="web", max_connections=5, decode_responses=True, **settings).url
 
 
 def test_a_client_of_the_other_form_is_led_there():
@@ -56,18 +50,18 @@ def test_a_client_of_the_other_form_is_led_there():
         pyredisson.Redisson(redis.asyncio.Redis())
     with pytest.raises(TypeError, match=r"not redis\.client.*; pyredisson\.Redisson"):
         pyredisson.asyncio.Redisson(redis.Redis())
-    for api in (pyredisson, pyredisson.asyncio):
+    for form in (pyredisson, pyredisson.asyncio):
         for wrong in ("redis://h", 5, object()):
             with pytest.raises(TypeError, match="from_url"):
-                api.Redisson(wrong)
+                form.Redisson(wrong)
 
 
 @pytest.mark.parametrize(
     "url", ["", "localhost:6379", "http://h", "redis-cluster://h", "redis:h", "Redis://h", "://h", "user:hunter2@h"]
 )
-def test_the_error_of_a_wrong_url_says_what_is_accepted(api, url):
+def test_the_error_of_a_wrong_url_says_what_is_accepted(form, url):
     with pytest.raises(ValueError, match="redis://localhost:6379") as refusal:
-        api.Redisson.from_url(url)
+        form.Redisson.from_url(url)
     for scheme in SCHEMES:
         assert f"{scheme}://" in str(refusal.value)
     assert "hunter2" not in str(refusal.value)
@@ -84,24 +78,24 @@ def test_the_error_of_a_wrong_url_says_what_is_accepted(api, url):
     ],
     ids=str,
 )
-def test_the_environment_says_where(api, environment, leads_to, monkeypatch):
+def test_the_environment_says_where(form, environment, leads_to, monkeypatch):
     for name in ("PYREDISSON_URL", "REDIS_URL"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    client = api.Redisson.from_env(config=Config(timeout=7))
+    client = form.Redisson.from_env(config=Config(timeout=7))
     assert client.url == leads_to
     assert client.config.timeout == 7
 
 
-def test_a_wrong_url_in_the_environment_is_an_error(api, monkeypatch):
+def test_a_wrong_url_in_the_environment_is_an_error(form, monkeypatch):
     monkeypatch.setenv("PYREDISSON_URL", "localhost")
     with pytest.raises(ValueError, match=r"PYREDISSON_URL.*redis://"):
-        api.Redisson.from_env()
+        form.Redisson.from_env()
     monkeypatch.delenv("PYREDISSON_URL")
     monkeypatch.setenv("REDIS_URL", "redis://h?db=abc")
     with pytest.raises(ValueError, match="REDIS_URL"):
-        api.Redisson.from_env()
+        form.Redisson.from_env()
 
 
 DATABASES = ["l", "xx", "1/2", "1/", "/1", "-1", "+1", "1.0", "1_0", " 1", "0x1", "%31", "\u0661", "1l", "l1"]
@@ -109,13 +103,13 @@ URLS = ["redis://h/", "rediss://h/", "valkey://h/", "valkeys://h/", "redis+clust
 
 
 @pytest.mark.parametrize("url", URLS)
-def test_a_database_is_one_decimal_number(api, url, monkeypatch):
+def test_a_database_is_one_decimal_number(form, url, monkeypatch):
     for database in DATABASES:
         with pytest.raises(ValueError, match=r"database|no path"):
-            api.Redisson.from_url(url + database)
+            form.Redisson.from_url(url + database)
         monkeypatch.setenv("PYREDISSON_URL", url + database)
         with pytest.raises(ValueError, match=r"PYREDISSON_URL.*(database|no path)"):
-            api.Redisson.from_env()
+            form.Redisson.from_env()
 
 
 @pytest.mark.parametrize(
@@ -133,8 +127,8 @@ def test_a_database_is_one_decimal_number(api, url, monkeypatch):
         ("rediss+cluster://u:secret@a:1,[::1]:2", "rediss+cluster://u:***@a:1,[::1]:2"),
     ],
 )
-def test_where_a_url_leads(api, url, leads_to):
-    client = api.Redisson.from_url(url)
+def test_where_a_url_leads(form, url, leads_to):
+    client = form.Redisson.from_url(url)
     assert client.url == leads_to
     assert "secret" not in repr(client)
 
@@ -244,9 +238,9 @@ def test_cluster_urls(url, seeds, first):
         ("a:1?db=2", "only database 0"),
     ],
 )
-def test_cluster_urls_that_lead_nowhere(api, rest, reason):
+def test_cluster_urls_that_lead_nowhere(form, rest, reason):
     with pytest.raises(ValueError, match=reason) as caught:
-        api.Redisson.from_url(f"redis+cluster://{rest}")
+        form.Redisson.from_url(f"redis+cluster://{rest}")
     assert "geheim" not in str(caught.value)
 
 
@@ -271,10 +265,10 @@ PASSWORDS = [f"first{each}second" for each in "#/?:@[]% \\\u2100"]  # The last i
 
 @pytest.mark.parametrize("host", ["host", "host:6379", "one:1,two:2/service"])
 @pytest.mark.parametrize("scheme", ["redis", "rediss", "redis+cluster", "redis+sentinel", "unix"])
-def test_the_error_for_a_bad_url_shows_no_part_of_a_password(api, scheme, host):
+def test_the_error_for_a_bad_url_shows_no_part_of_a_password(form, scheme, host):
     for login in (f"{user}:{secret}" for user in ("user", "") for secret in PASSWORDS):
         try:
-            client = api.Redisson.from_url(f"{scheme}://{login}@{host}")
+            client = form.Redisson.from_url(f"{scheme}://{login}@{host}")
         except (ValueError, TypeError, rx.RedisError) as error:
             shown = "".join(traceback.format_exception(type(error), error, None)) + repr(error)
             assert "first" not in shown, shown
@@ -282,4 +276,4 @@ def test_the_error_for_a_bad_url_shows_no_part_of_a_password(api, scheme, host):
         else:
             assert "first" not in repr(client)
     with pytest.raises(ValueError, match="percent-encode"):
-        api.Redisson.from_url("redis://user:pass#word@host:6379")
+        form.Redisson.from_url("redis://user:pass#word@host:6379")

@@ -219,16 +219,15 @@ def test_the_table_of_settings_has_each_in_its_order():
     assert [row["setting"] for row in settings_table()] == [f"`{field.name}`" for field in dataclasses.fields(Config)]
 
 
-@pytest.mark.parametrize("package", [pyredisson, pyredisson.asyncio], ids=lambda package: package.__name__)
-def test_every_public_name_is_in_the_reference(package):
+def test_every_public_name_is_in_the_reference(form):
     text = reference()
-    for name in set(package.__all__) - {"__version__", "events"}:
-        value = getattr(package, name)
-        places = [package.__name__, getattr(value, "__module__", "")]
+    for name in set(form.__all__) - {"__version__", "events"}:
+        value = getattr(form, name)
+        places = [form.__name__, getattr(value, "__module__", "")]
         if value is getattr(pyredisson, name):
             places.append("pyredisson")
         named = [rf":: {re.escape(place)}\.{name}\b" for place in places]
-        assert re.search("|".join([*named, rf"py:function:: {re.escape(package.__name__)}\.{name}\("]), text), name
+        assert re.search("|".join([*named, rf"py:function:: {re.escape(form.__name__)}\.{name}\("]), text), name
 
 
 def test_every_event_is_in_the_reference():

@@ -18,10 +18,10 @@ from pyredisson._tools.web import web
 from tests.command_line import run_python
 
 
-@pytest.fixture(params=[pyredisson, pyredisson.asyncio], ids=["threads", "asyncio"])
-def client(request: pytest.FixtureRequest) -> Any:
+@pytest.fixture
+def client(form: Any) -> Any:
     """A client that never connects, of each form."""
-    return request.param.Redisson.from_url("redis://127.0.0.1:1")
+    return form.Redisson.from_url("redis://127.0.0.1:1")
 
 
 def answer(result: Any) -> Any:
@@ -122,13 +122,12 @@ def test_a_keyword_of_a_method(client, handle, method, wrong, instead):
     assert "unknown" not in inspect.signature(called).parameters
 
 
-@pytest.mark.parametrize("kind", [pyredisson, pyredisson.asyncio], ids=["threads", "asyncio"])
-def test_a_keyword_of_a_lease_and_of_a_term(kind):
+def test_a_keyword_of_a_lease_and_of_a_term(form):
     """They are made by blocks; the methods look at keywords before anything else."""
     for made, method, wrong, instead in (
-        (kind.Lease, "extend", "additional_time", "use lease_time"),
-        (kind.Term, "wait", "timeout", "use seconds"),
-        (kind.Campaign, "stop", "wait_time", "use timeout"),
+        (form.Lease, "extend", "additional_time", "use lease_time"),
+        (form.Term, "wait", "timeout", "use seconds"),
+        (form.Campaign, "stop", "wait_time", "use timeout"),
     ):
         with pytest.raises(TypeError, match=rf"\.{method}\(\) has no keyword argument '{wrong}': {instead}$"):
             answer(getattr(object.__new__(made), method)(**{wrong: 5}))
@@ -220,7 +219,6 @@ def test_a_read_write_lock_is_entered_by_one_of_its_sides(client):
         asyncio.run(enter()) if is_async else enter_here()
 
 
-@pytest.mark.parametrize("form", [pyredisson, pyredisson.asyncio], ids=["threads", "asyncio"])
 @pytest.mark.parametrize(
     ("name", "instead"),
     [
@@ -238,7 +236,6 @@ def test_an_attribute_of_the_class(form, name, instead):
     assert not hasattr(form.Redisson, name)
 
 
-@pytest.mark.parametrize("form", [pyredisson, pyredisson.asyncio], ids=["threads", "asyncio"])
 def test_settings_by_position(form):
     """The signatures do not show that this is looked at."""
     made = form.Redisson
@@ -293,7 +290,6 @@ def test_a_name_of_another_library(name, instead):
         getattr(pyredisson, name)
 
 
-@pytest.mark.parametrize("form", [pyredisson, pyredisson.asyncio], ids=["threads", "asyncio"])
 def test_a_class_of_the_other_form(form):
     with pytest.raises(AttributeError, match=r"use pyredisson\.asyncio\.Redisson$"):
         _ = form.AsyncRedisson

@@ -10,8 +10,6 @@ import pytest
 import pyredisson
 import pyredisson.asyncio
 
-PACKAGES = pytest.mark.parametrize("package", [pyredisson, pyredisson.asyncio], ids=lambda package: package.__name__)
-
 #: Names of classes that are bases of public ones, or have another name where they are made.
 INNER = re.compile(r"pyredisson\._|\b(?:AnyLock|AnySemaphore|AnyLease|AnyTerm|BaseClient|LockBlock)\b")
 
@@ -20,24 +18,21 @@ def classes_of(package: ModuleType) -> list[type]:
     return [value for name in package.__all__ if inspect.isclass(value := getattr(package, name))]
 
 
-@PACKAGES
-def test_public_classes_name_their_public_module(package):
-    for kind in classes_of(package):
+def test_public_classes_name_their_public_module(form):
+    for kind in classes_of(form):
         assert re.fullmatch(r"pyredisson(\.asyncio|\.[a-z]+)?", kind.__module__), kind
         assert kind.__module__ != "pyredisson.asyncio" or getattr(pyredisson.asyncio, kind.__name__) is kind
 
 
-@PACKAGES
-def test_help_names_no_inner_module_or_base(package):
-    for kind in classes_of(package):
+def test_help_names_no_inner_module_or_base(form):
+    for kind in classes_of(form):
         found = INNER.findall(pydoc.plain(pydoc.render_doc(kind)))
         assert not found, (kind, found)
 
 
-@PACKAGES
-def test_errors_of_calls_name_the_public_class(package):
+def test_errors_of_calls_name_the_public_class(form):
     with pytest.raises(TypeError, match=r"^Redisson\.get_lock\(\)"):
-        package.Redisson.get_lock()
+        form.Redisson.get_lock()
     with pytest.raises(TypeError, match=r"^Lock\.is_locked\(\)"):
-        package.FairLock.is_locked()
-    assert repr(package.Lock) == f"<class '{package.__name__}.Lock'>"
+        form.FairLock.is_locked()
+    assert repr(form.Lock) == f"<class '{form.__name__}.Lock'>"

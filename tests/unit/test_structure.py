@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 
-import pyredisson
-import pyredisson.asyncio
 from pyredisson._lua import script_text
 from pyredisson.inspection.model import labels, stored_kinds
 from tests.examples import ROOT
@@ -322,16 +320,13 @@ def test_what_modules_take_from_each_other_is_offered():
     assert breaches == []
 
 
-@pytest.mark.parametrize("package", [pyredisson, pyredisson.asyncio], ids=lambda package: package.__name__)
-def test_a_package_exports_every_public_name(package):
-    names = package.__all__
+def test_a_package_exports_every_public_name(form):
+    names = form.__all__
     assert names == sorted(names)
     submodules = {path.stem for path in PACKAGE.iterdir()} | {path.stem for path in (PACKAGE / "_asyncio").iterdir()}
-    assert all(hasattr(package, name) for name in names)  # Each is loaded when it is first used.
+    assert all(hasattr(form, name) for name in names)  # Each is loaded when it is first used.
     # "@": what pytest adds to a module whose asserts it rewrites.
-    public = {
-        name for name in vars(package) if not name.startswith(("_", "@"))
-    }  # "@": what pytest adds for its asserts.
+    public = {name for name in vars(form) if not name.startswith(("_", "@"))}  # "@": what pytest adds for its asserts.
     assert public - set(names) <= submodules
     assert set(names) - public == {"__version__"}
 
