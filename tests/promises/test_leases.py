@@ -11,7 +11,7 @@ import pytest
 from pyredisson import LockLostError, LockNotOwnedError
 from pyredisson._core.requests import AcquireCall, ForceCall, LockAcquired
 from pyredisson._core.watchdog import Renewal
-from tests.promises.kinds import handle, lock_of, raises_lost, single
+from tests.promises.kinds import LOCKS, handle, lock_of, raises_lost, single
 from tests.worlds.base import KEPT, Remote, World
 from tests.worlds.environments import asyncio_only, each_runtime, everywhere, sync_and_async
 
@@ -57,17 +57,7 @@ def test_a_plain_lease_that_ran_out_is_over_in_silence(world, alice, bob, caplog
 
 # ---- extend() --------------------------------------------------------------------------------------------------------
 
-KINDS = [
-    "lock",
-    "fair_lock",
-    "fenced_lock",
-    "spin_lock",
-    "token_lock",
-    "read_lock",
-    "write_lock",
-    "multi_lock",
-    "red_lock",
-]
+KINDS = [*(kind for kind in LOCKS if not kind.startswith("non_reentrant")), "multi_lock", "red_lock"]
 
 
 @everywhere
@@ -133,10 +123,9 @@ def test_a_block_that_is_extended_lasts_longer(world, client, alice, kind):
 
 @pytest.mark.parametrize("kind", ["lock", "fenced_lock", "fair_lock", "write_lock", "read_lock"])
 @pytest.mark.parametrize("block", [False, True], ids=["lock", "hold"])
-def test_who_acquires_while_the_lock_is_forced_open_is_renewed_and_notified(world, kind, block):
+def test_who_acquires_while_the_lock_is_forced_open_is_renewed_and_notified(world, alice, bob, carol, kind, block):
     """The answer to the ``force_unlock()`` of a client is read after one of its waiters has acquired the lock."""
     client = world.client(on_lock_lost=world.on_lock_lost, lock_watchdog_timeout=KEPT)
-    holder, waiter, forcing = world.actors(3)
     core = client.real._core
     exchange, acquired = core.exchange, []
 
@@ -149,11 +138,11 @@ def test_who_acquires_while_the_lock_is_forced_open_is_renewed_and_notified(worl
 
     core.exchange = answered_late
     held = "write_lock" if kind == "read_lock" else kind  # What keeps it out.
-    handle(holder, client, held).lock()
-    theirs = handle(waiter, client, kind)
-    waits = waiter.start(World.enter(theirs.real.hold()) if block else theirs.real.lock)
+    handle(alice, client, held).lock()
+    theirs = handle(bob, client, kind)
+    waits = bob.start(World.enter(theirs.real.hold()) if block else theirs.real.lock)
     world.until(lambda: world.waiting(theirs) == 1)
-    forced = forcing.start(handle(forcing, client, held).real.force_unlock)
+    forced = carol.start(handle(carol, client, held).real.force_unlock)
     waits.result(10)
     acquired.append(True)
     assert forced.result(10)
@@ -305,11 +294,10 @@ def test_who_joins_a_lease_that_another_one_has_taken_over_leaves_the_queue(worl
 
 
 @pytest.mark.parametrize("case", ["fixed", "persistent"])
-def test_a_look_after_a_forced_unlock_ends_nothing(world, case):
+def test_a_look_after_a_forced_unlock_ends_nothing(world, alice, bob, case):
     """What was acquired before its answer was read is as it would be without it."""
     client = world.client(on_lock_lost=world.on_lock_lost)
-    holder, forcing = world.actors(2)
-    mine, core = holder.lock(client), client.real._core
+    mine, core = alice.lock(client), client.real._core
     exchange, send, looked, forced = core.exchange, Renewal.send, [], []
 
     async def answered_late(call, *args, **options):
@@ -327,7 +315,7 @@ def test_a_look_after_a_forced_unlock_ends_nothing(world, case):
         looked.append(renewal)
 
     core.exchange = answered_late
-    forces = forcing.start(forcing.lock(client).real.force_unlock)
+    forces = bob.start(bob.lock(client).real.force_unlock)
     world.until(lambda: forced)
     core.exchange = exchange
     mine.lock(*([0.5] if case == "fixed" else []))

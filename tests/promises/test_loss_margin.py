@@ -10,7 +10,7 @@ import pytest
 from pyredisson import LockError, LockLostError, LockNotOwnedError, OutcomeUnknownError, events
 from pyredisson._core.deadline import certain_for
 from pyredisson._core.hold import InMargin
-from tests.promises.kinds import handle, members, over, raises_lost, single
+from tests.promises.kinds import each_of, handle, members, over, raises_lost, single
 from tests.worlds.base import KEPT, Remote
 from tests.worlds.environments import asyncio_only, each_runtime, sync_and_async
 
@@ -19,14 +19,10 @@ pytestmark = each_runtime
 LEASE, MARGIN = 3.0, 1.2
 PERMITS = "permit_expirable_semaphore"
 
-each_kind = pytest.mark.parametrize(
-    ("kind", "key"),
-    [("lock", "orders"), ("fenced_lock", "orders"), ("token_lock", "orders"), (PERMITS, "{orders}:timeout")],
-)
+kind = each_of("lock", "fenced_lock", "token_lock", PERMITS)
 
 
-@each_kind
-def test_a_hold_is_lost_before_its_lease_ends_and_no_other_owner_begins(world, alice, bob, kind, key):
+def test_a_hold_is_lost_before_its_lease_ends_and_no_other_owner_begins(world, alice, bob, kind):
     lost, called = [], []
     client = world.client(loss_margin=MARGIN, on_lock_lost=lambda *told: lost.append(told))
     mine, theirs = single(alice, client, kind), single(bob, world.client(), kind)
@@ -46,8 +42,7 @@ def test_a_hold_is_lost_before_its_lease_ends_and_no_other_owner_begins(world, a
     assert called == [1]
 
 
-@each_kind
-def test_until_the_lease_ends_on_the_server_no_error_speaks_of_an_overlap(world, alice, kind, key, caplog):
+def test_until_the_lease_ends_on_the_server_no_error_speaks_of_an_overlap(world, alice, kind, caplog):
     """It says for how long no other owner can begin; once that is over, that they may have."""
     client = world.client(loss_margin=MARGIN)
     mine = single(alice, client, kind)
@@ -67,13 +62,12 @@ def test_until_the_lease_ends_on_the_server_no_error_speaks_of_an_overlap(world,
     assert all(re.search(rf"; {EARLY.lower()}\.\d s$", each) for each in logged), logged
 
 
-@each_kind
-def test_a_loss_by_the_margin_does_not_deny_that_the_lease_was_taken_away(world, alice, bob, kind, key):
+def test_a_loss_by_the_margin_does_not_deny_that_the_lease_was_taken_away(world, alice, bob, kind):
     """The client cannot know it."""
     mine, theirs = single(alice, world.client(loss_margin=WIDE), kind), single(bob, world.client(), kind)
     with pytest.raises(LockLostError, match="may have overlapped"), mine.hold(lease_time=LONG) as lease:
         if kind == PERMITS:
-            world.redis.delete(key)
+            world.redis.delete("{orders}:timeout")
         else:
             theirs.force_unlock()
             assert theirs.try_lock()
@@ -96,14 +90,13 @@ def test_so_does_a_fixed_lease_that_ran_out(world, alice, bob):
     assert theirs.try_lock()
 
 
-@each_kind
-def test_nothing_is_said_of_a_lease_that_was_taken_away(world, alice, bob, kind, key):
+def test_nothing_is_said_of_a_lease_that_was_taken_away(world, alice, bob, kind):
     client = world.client(loss_margin=WIDE)
     mine, theirs = single(alice, client, kind), single(bob, client, kind)
     with pytest.raises(LockLostError, match="may have overlapped"), mine.hold(lease_time=LONG) as lease:
         world.until(lambda: lease.lost)
         if kind == PERMITS:
-            world.redis.delete(key)
+            world.redis.delete("{orders}:timeout")
         else:
             theirs.force_unlock()
             raises_lost(lease.ensure_held, match=r"force-unlocked by this client.*may have overlapped")
@@ -185,8 +178,7 @@ def test_what_is_renewed_is_kept_and_the_server_is_asked_for_the_same_lease(worl
 
 
 @sync_and_async
-@each_kind
-def test_what_cannot_be_renewed_is_lost_before_its_lease_ends(world, alice, bob, kind, key, proxy):
+def test_what_cannot_be_renewed_is_lost_before_its_lease_ends(world, alice, bob, kind, proxy):
     client = world.through(proxy.port, lock_watchdog_timeout=LEASE, loss_margin=MARGIN, timeout=2.0)
     lock = single(alice, client, kind)
     held = lock.hold()
@@ -263,8 +255,7 @@ def test_a_fixed_lease_of_which_clock_drift_leaves_nothing_is_refused(world, ali
     assert world.redis.everything().keys() <= {"orders"}, "nothing was sent"
 
 
-@each_kind
-def test_a_fixed_lease_that_is_not_longer_is_refused(world, alice, kind, key):
+def test_a_fixed_lease_that_is_not_longer_is_refused(world, alice, kind):
     mine = single(alice, world.client(loss_margin=MARGIN), kind)
     calls = [lambda: mine.hold(lease_time=MARGIN)]
     if kind != PERMITS:

@@ -93,8 +93,7 @@ def test_who_waits_is_woken(world, client, alice, bob, theirs):
 @pytest.mark.parametrize("noticed", ["by the watchdog", "by a new connection"])
 def test_a_restored_copy_is_another_client(world, alice, monkeypatch, noticed):
     client = world.client(
-        lock_watchdog_timeout=3 if noticed == "by the watchdog" else 30,
-        on_lock_lost=world.on_lock_lost,
+        lock_watchdog_timeout=3 if noticed == "by the watchdog" else 30, on_lock_lost=world.on_lock_lost
     )
     before = client.id
     block = alice.lock(client).hold()

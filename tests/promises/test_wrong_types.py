@@ -99,15 +99,8 @@ def test_an_auxiliary_key_of_the_wrong_type_is_named_in_the_error(world):
 # ---- the list of the clients that wait -------------------------------------------------------------------------------
 
 WAITING = "pyredisson_waiting:{orders}"
-LISTED = [
-    "lock",
-    "fenced_lock",
-    "non_reentrant_lock",
-    "read_lock",
-    "write_lock",
-    "semaphore",
-    "permit_expirable_semaphore",
-]
+LISTED = ["lock", "fenced_lock", "non_reentrant_lock", "read_lock", "write_lock", "semaphore"]
+LISTED += ["permit_expirable_semaphore"]
 
 
 def taken(actor: Actor, client: Remote, kind: str) -> Remote:

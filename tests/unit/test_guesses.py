@@ -282,8 +282,7 @@ def test_a_long_value_is_cut_in_a_message(client):
 
 
 @pytest.mark.parametrize(
-    ("name", "instead"),
-    [("Redlock", "RedLock"), ("RedisLock", "Redisson"), ("LockNotAcquired", "LockTimeoutError")],
+    ("name", "instead"), [("Redlock", "RedLock"), ("RedisLock", "Redisson"), ("LockNotAcquired", "LockTimeoutError")]
 )
 def test_a_name_of_another_library(name, instead):
     with pytest.raises(AttributeError, match=f"no attribute '{name}': use pyredisson.{instead}$"):

@@ -10,24 +10,10 @@ import pyredisson
 from pyredisson import _kinds as kinds
 from tests.command_line import output_of
 
-RARE = (
-    "apscheduler",
-    "celery",
-    "dramatiq",
-    "rq",
-    "django",
-    "fastapi",
-    "sqlalchemy",
-    "starlette",
-    "pyredisson.integrations",
-    "pyredisson.events",
-    "pyredisson._kinds.fair_lock",
-    "pyredisson._kinds.read_write_lock",
-    "pyredisson._kinds.semaphores",
-    "pyredisson._net.cluster",
-    "pyredisson._quorum.multi_lock",
-    "pyredisson._shared.synchronized",
-)
+RARE = ("apscheduler", "celery", "dramatiq", "rq", "django", "fastapi", "sqlalchemy", "starlette")
+RARE += ("pyredisson.integrations", "pyredisson.events", "pyredisson._kinds.fair_lock")
+RARE += ("pyredisson._kinds.read_write_lock", "pyredisson._kinds.semaphores", "pyredisson._net.cluster")
+RARE += ("pyredisson._quorum.multi_lock", "pyredisson._shared.synchronized")
 
 
 def loaded_by(statement: str) -> set[str]:

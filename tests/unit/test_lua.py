@@ -79,22 +79,9 @@ DIGESTS = {
 
 #: Those without an epoch of one owner and without a numbered request: for many locks, waiters or permits at once, safe
 #: to repeat, or before keys of other programs.
-OWN_ORDER = {
-    "condition_look",
-    "fair_look",
-    "fence_advance",
-    "fence_hset",
-    "fence_set",
-    "lock_renew",
-    "lock_stop_waiting",
-    "permit_count",
-    "permit_renew",
-    "read_lock_renew",
-    "read_write_lock_stop_waiting",
-    "semaphore_stop_waiting",
-    "token_extend",
-    "token_renew",
-}
+OWN_ORDER = {"condition_look", "fair_look", "fence_advance", "fence_hset", "fence_set", "lock_renew"}
+OWN_ORDER |= {"lock_stop_waiting", "permit_count", "permit_renew", "read_lock_renew"}
+OWN_ORDER |= {"read_write_lock_stop_waiting", "semaphore_stop_waiting", "token_extend", "token_renew"}
 
 
 def file_text(name: str) -> str:

@@ -8,11 +8,7 @@ import weakref
 
 from pyredisson._shared import owners as task_owners
 from pyredisson._shared import owners as thread_owners
-from pyredisson._shared.owners import (
-    current_task_owner,
-    current_thread_id,
-    current_thread_owner,
-)
+from pyredisson._shared.owners import current_task_owner, current_thread_id, current_thread_owner
 from tests.waiting import until
 
 

@@ -70,18 +70,8 @@ def walk(
 
 # ---- the request of an owner -----------------------------------------------------------------------------------------
 
-ENDS = (
-    "granted",
-    "refused",
-    "released",
-    "lose_one",
-    "given_back",
-    "abandon",
-    "expire",
-    "disown",
-    "clear",
-    "redo_release",
-)
+ENDS = ("granted", "refused", "released", "lose_one", "given_back", "abandon", "expire", "disown")
+ENDS += ("clear", "redo_release")
 
 
 def new_hold() -> SingleHold:
