@@ -174,16 +174,15 @@ def test_nested_blocks_of_one_request_re_enter(world, kind):
     assert free(world)
 
 
-def test_blocks_may_be_left_in_another_order(world):
+def test_blocks_may_be_left_in_another_order(world, alice):
     """Each lease is of its own block, whichever is left first."""
     lock = lock_of(world, "lock")
-    actor = world.actor()
     outer, inner = lock.hold(), lock.hold()
-    first, second = actor.do(outer.__enter__), actor.do(inner.__enter__)
-    actor.do(outer.__exit__, None, None, None)
+    first, second = alice.do(outer.__enter__), alice.do(inner.__enter__)
+    alice.do(outer.__exit__, None, None, None)
     assert first.remaining() == 0
     second.ensure_held()
-    actor.do(inner.__exit__, None, None, None)
+    alice.do(inner.__exit__, None, None, None)
     assert free(world)
 
 
@@ -271,25 +270,24 @@ def test_a_lock_left_held_by_a_request_is_renewed_no_longer_and_logged(world, ca
     assert thread.do(lock.try_lock), "the thread itself goes on"
 
 
-def test_a_thread_that_continues_with_a_held_lock_is_logged_once(world, caplog):
-    client, thread = world.client(), world.actor()
+def test_a_thread_that_continues_with_a_held_lock_is_logged_once(client, alice, caplog):
     orders, stock = make(client, "lock"), make(client, "lock", "stock")
     one, other = Request(), Request()
     block = make(client, "lock", "a block").hold()
-    Request(forgets=True).run(thread, block.__enter__)
-    other.run(thread, stock.lock)
-    other.run(thread, stock.unlock)
+    Request(forgets=True).run(alice, block.__enter__)
+    other.run(alice, stock.lock)
+    other.run(alice, stock.unlock)
     assert "from an earlier call" not in caplog.text, "a block may be left by another thread"
     block.__exit__(None, None, None)
-    one.run(thread, orders.lock)
+    one.run(alice, orders.lock)
     for _ in range(3):
-        other.run(thread, stock.lock)
-        other.run(thread, stock.unlock)
+        other.run(alice, stock.lock)
+        other.run(alice, stock.unlock)
     told = [record for record in caplog.records if "still holds it from an earlier call" in record.getMessage()]
     assert len(told) == 1
     assert told[0].levelno == logging.WARNING
     assert "'orders'" in told[0].getMessage()
-    one.run(thread, orders.unlock)
+    one.run(alice, orders.unlock)
 
 
 def test_jobs_without_a_context_of_their_own_are_calls_of_one_thread(world):

@@ -138,15 +138,14 @@ async def by_a_cancelled_reader(rows: Any) -> None:
         *(("lock", form, end) for form in ("with", "hold") for end in (by_aclose_elsewhere, by_a_cancelled_reader)),
     ],
 )
-def test_an_async_generator_that_is_given_up_releases(world, kind, form, end):
+def test_an_async_generator_that_is_given_up_releases(world, alice, kind, form, end):
     """One that is dropped is closed in a task of its own, where nothing says whose the lock is but the context."""
     # The task that the lock belonged to has ended when its generator is closed: then the lease ends it.
     held = guard(world, kind, lock_watchdog_timeout=1.5 if end is by_a_cancelled_reader else 30)
-    actor = world.actor()
     for _ in range(2):
-        actor.do(lambda: end(arows(in_block(held, form))))
+        alice.do(lambda: end(arows(in_block(held, form))))
         gc.collect()
-        world.until(lambda: free_again(actor, held), SOON)
+        world.until(lambda: free_again(alice, held), SOON)
 
 
 @pytest.mark.parametrize(

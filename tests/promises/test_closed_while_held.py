@@ -111,9 +111,8 @@ def test_a_multi_lock_is_not_extended(world, nodes, alice):
     leave(world, alice, block)
 
 
-def test_a_multi_lock_that_is_being_acquired_keeps_no_member(world, monkeypatch, alice, bob):
+def test_a_multi_lock_that_is_being_acquired_keeps_no_member(world, client, monkeypatch, alice, bob):
     """Its call releases what it has only when the connections are closed."""
-    client = world.client()
 
     async def undo_when_disconnected(whole):
         while not whole.client.runtime._disconnected:

@@ -137,10 +137,9 @@ def test_a_key_of_another_type_is_waited_for_as_set_nx_does(user, world):
 # ---- intended differences --------------------------------------------------------------------------------------------
 
 
-def test_without_a_timeout_it_is_kept_alive_and_ends_with_its_object(world):
+def test_without_a_timeout_it_is_kept_alive_and_ends_with_its_object(world, alice):
     client = world.client(lock_watchdog_timeout=2.4)
-    actor = world.actor()
-    lock = Remote(module_of(world).Lock(client.real, "foo"), actor)
+    lock = Remote(module_of(world).Lock(client.real, "foo"), alice)
     lock.acquire()
     world.renewed("foo")
     assert 0 < pttl(world) <= 2400

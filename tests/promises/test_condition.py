@@ -483,10 +483,9 @@ def test_one_who_is_interrupted_while_the_release_is_in_doubt_has_the_lock_again
 
 
 @each_runtime
-def test_a_wait_ends_with_its_client_also_while_the_lock_is_acquired_again(world, client, kind):
-    me, bob = world.actors(2)
-    mine, theirs = condition(me, client, kind), condition(bob, world.client(), kind)
-    pending = waits(world, me, mine)
+def test_a_wait_ends_with_its_client_also_while_the_lock_is_acquired_again(world, client, alice, bob, kind):
+    mine, theirs = condition(alice, client, kind), condition(bob, world.client(), kind)
+    pending = waits(world, alice, mine)
     theirs.acquire()
     theirs.notify()
     world.pass_time(0.2)

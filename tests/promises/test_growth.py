@@ -96,19 +96,17 @@ def lock_all(actor: Actor, locks: list[Any]) -> None:
 
 @sync_and_async
 @pytest.mark.parametrize("kind", GETS)
-def test_a_pair_takes_no_more_steps_with_3000_locks_held(world, kind):
-    client, actor = world.client(), world.actor()
+def test_a_pair_takes_no_more_steps_with_3000_locks_held(client, alice, kind):
     get = GETS[kind]
-    lock_all(actor, [get(client.real, f"few-{number}") for number in range(100)])
-    few = least_pair(actor, client, kind)
-    lock_all(actor, [get(client.real, f"many-{number}") for number in range(3000)])
-    assert least_pair(actor, client, kind) <= 1.3 * few
+    lock_all(alice, [get(client.real, f"few-{number}") for number in range(100)])
+    few = least_pair(alice, client, kind)
+    lock_all(alice, [get(client.real, f"many-{number}") for number in range(3000)])
+    assert least_pair(alice, client, kind) <= 1.3 * few
 
 
 @sync_and_async
-def test_a_pair_takes_no_more_steps_with_320_permits_acquired(world):
-    client, actor = world.client(), world.actor()
-    semaphore = actor.get(client, "permit_expirable_semaphore", "seats", permits=400)
+def test_a_pair_takes_no_more_steps_with_320_permits_acquired(client, alice):
+    semaphore = alice.get(client, "permit_expirable_semaphore", "seats", permits=400)
 
     async def pair_of_a_permit():
         permit = await ended(semaphore.real.acquire(lease_time=600))
@@ -120,7 +118,7 @@ def test_a_pair_takes_no_more_steps_with_320_permits_acquired(world):
 
     def least_with(taken):
         semaphore.acquire(lease_time=600, permits=taken)
-        return [min(counted(actor, pair) for _ in range(20)) for pair in (pair_of_a_permit, pair_of_several)]
+        return [min(counted(alice, pair) for _ in range(20)) for pair in (pair_of_a_permit, pair_of_several)]
 
     few = least_with(20)
     for before, after in zip(few, least_with(300), strict=True):

@@ -276,9 +276,8 @@ def test_a_lease_of_a_few_round_trips_is_held(world, proxy, alice):
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have notes since Python 3.11")
 @pytest.mark.parametrize("kind", ["lock", "multi_lock", PERMITS])
-def test_a_loss_is_noted_on_an_exception_of_the_body(world, kind):
-    client, actor = world.client(), world.actor()
-    mine = single(actor, client, kind)
+def test_a_loss_is_noted_on_an_exception_of_the_body(world, client, alice, kind):
+    mine = single(alice, client, kind)
     with pytest.raises(ZeroDivisionError) as error, mine.hold():
         for name in world.redis.everything():
             world.redis.delete(name)
@@ -286,7 +285,7 @@ def test_a_loss_is_noted_on_an_exception_of_the_body(world, kind):
     (note,) = error.value.__notes__
     assert "was lost by" in note
     assert "Work done since then" in note
-    with pytest.raises(ZeroDivisionError) as error, actor.lock(client, "other").hold():
+    with pytest.raises(ZeroDivisionError) as error, alice.lock(client, "other").hold():
         raise ZeroDivisionError
     assert not hasattr(error.value, "__notes__")
 

@@ -333,9 +333,8 @@ def test_a_look_after_a_forced_unlock_ends_nothing(world, alice, bob, case):
 
 
 @asyncio_only
-def test_a_lost_lease_does_not_become_valid_again(world):
+def test_a_lost_lease_does_not_become_valid_again(world, client):
     """Its event loop is blocked while it is extended."""
-    client = world.client()
 
     async def main():
         with pytest.raises(LockLostError):

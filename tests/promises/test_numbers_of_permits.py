@@ -299,12 +299,11 @@ def changes(mine: Remote, kind: str) -> list[Any]:
     return [mine.try_acquire, lambda: block().enter(), *plain]
 
 
-def test_a_handle_without_a_number_refuses_the_other_kind_too(world, alice, kind):
+def test_a_handle_without_a_number_refuses_the_other_kind_too(world, client, alice, kind):
     other = next(each for each in KINDS if each != kind)
     theirs = alice.get(world.client(), other, "seats", permits=2)
     assert theirs.acquire()
     before = theirs.available_permits()
-    client = world.client()
     for call in changes(alice.get(client, kind, "seats"), kind):
         with pytest.raises(LockError, match="'seats' is of the other kind") as error:
             call()

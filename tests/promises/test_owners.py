@@ -140,9 +140,8 @@ def test_an_owner_re_enters_from_any_thread_or_task(world, client, alice, bob):
     assert world.redis.ttl("orders") is None
 
 
-def test_two_owners_exclude_each_other_on_one_thread(world):
-    client, actor = world.client(), world.actor()
-    one, other = (handle(actor, client, "lock", owner=client.real.new_owner()) for _ in range(2))
+def test_two_owners_exclude_each_other_on_one_thread(client, alice):
+    one, other = (handle(alice, client, "lock", owner=client.real.new_owner()) for _ in range(2))
     one.lock()
     assert other.try_lock() is False
     not_owned(other.unlock)

@@ -140,13 +140,12 @@ def test_its_lease_and_its_errors(world, client, alice):
 
 @each_runtime
 @pytest.mark.parametrize("template", ["o:{x.id}", "o:{x[id]}", "o:{x[7]}", "o:{x:d}"])
-def test_an_argument_that_lacks_what_the_name_needs_is_reported_with_the_template(world, template):
-    client, actor = world.client(), world.actor()
+def test_an_argument_that_lacks_what_the_name_needs_is_reported_with_the_template(client, alice, template):
     with pytest.raises(ValueError, match=f"{re.escape(repr(template))} for this call of .*<lambda>") as refusal:
-        actor.do(decorated(client, lambda x: None, template), "a")
+        alice.do(decorated(client, lambda x: None, template), "a")
     assert isinstance(refusal.value.__cause__, (AttributeError, TypeError, IndexError, ValueError))
     with pytest.raises(ValueError, match="must not be empty"):
-        actor.do(decorated(client, lambda x: None, "{x}"), "")
+        alice.do(decorated(client, lambda x: None, "{x}"), "")
 
 
 @each_runtime
