@@ -293,21 +293,30 @@ def _promises() -> Iterator[Callable[[SimulatedWorld], None]]:
     """The tests of promises that need nothing but the simulator, each with its parameters."""
     for each in pkgutil.iter_modules(promises.__path__):
         module = importlib.import_module(f"{promises.__name__}.{each.name}")
-        if each.name.startswith("test_") and not hasattr(module, "pytestmark"):
+        if each.name.startswith("test_"):
             for name, test in vars(module).items():
                 if name.startswith("test_") and test.__module__ == module.__name__:
-                    yield from (partial(_call, test, module, given) for given in _parameters(test))
+                    yield from (partial(_call, test, module, given) for given in _parameters(test, module))
 
 
-def _parameters(test: Any) -> Iterator[dict[str, Any]]:
+def _parameters(test: Any, module: ModuleType) -> Iterator[dict[str, Any]]:
     """The parameters of each case of a test; none if it has other marks, or is not for the simulator."""
-    for mark in getattr(test, "pytestmark", ()):
-        if mark.name != "parametrize" or (mark.args[0] == "world" and SIMULATED not in mark.args[1]):
-            return
+    own, of_file = getattr(test, "pytestmark", []), getattr(module, "pytestmark", None)
+    where = [mark for mark in (*own, *([of_file.mark] if of_file else [])) if mark.name == "environments"]
+    if (where and SIMULATED not in where[0].args) or {mark.name for mark in own} - {"parametrize", "environments"}:
+        return
+    names = inspect.signature(test).parameters
     for given in cases_of(test, "world"):
-        known = {*given, "world", *vars(conftest)}
-        if all(name in known and name != "proxy" for name in inspect.signature(test).parameters):
-            yield given
+        usual = {name: _values(module, name) for name in names if name not in given and _values(module, name)}
+        known = {*given, *usual, "world", *vars(conftest)}
+        if all(name in known and name != "proxy" for name in names):
+            for values in itertools.product(*usual.values()):
+                yield {**given, **dict(zip(usual, values, strict=True))}
+
+
+def _values(module: ModuleType, name: str) -> tuple[Any, ...]:
+    """The values of a fixture of a file, if it has several in turn."""
+    return getattr(getattr(getattr(module, name, None), "_fixture_function_marker", None), "params", None) or ()
 
 
 def _call(test: Any, module: ModuleType, given: Mapping[str, Any], world: SimulatedWorld) -> None:
@@ -317,7 +326,7 @@ def _call(test: Any, module: ModuleType, given: Mapping[str, Any], world: Simula
     def value(name: str) -> Any:
         if name not in made:
             fixture = getattr(module, name, None) or getattr(conftest, name)
-            made[name] = called(fixture.__wrapped__)
+            made[name] = next(iter(_values(module, name)), None) or called(fixture.__wrapped__)
         return made[name]
 
     def called(function: Any) -> Any:
