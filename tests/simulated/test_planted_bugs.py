@@ -267,7 +267,7 @@ BUGS = {
     "what an interrupted acquire took is kept": in_script(
         "semaphore_undo", ("local available = number == ARGV[2] and", "local available = false and")
     ),
-    "an expired permit counts as given back": in_script("permit_release", ("local reply = 0", "local reply = 1")),
+    "an expired permit counts as given back": in_script("permit_release", ("ARGV[2]), 0\n", "ARGV[2]), 1\n")),
     "a permit is given back twice": in_script("permit_release", ("redis.call('zrem', KEYS[4], ARGV[2])", "")),
     "one permit of several that are acquired is not counted": in_script(
         "permit_acquire",
