@@ -27,7 +27,7 @@ _GREGORIAN = 0x01B21DD213814000
 _YEAR = 366 * 86_400
 
 
-class Form:
+class LazyPattern:
     """What bytes look like: a regular expression, compiled when it is first used. Most servers have few of these."""
 
     def __init__(self, pattern: str) -> None:
@@ -38,15 +38,15 @@ class Form:
         return re.fullmatch(self._pattern, text, re.DOTALL)
 
 
-_ANY = Form(".*")
-_UUID = Form(f"(?i:{CLIENT_ID})")
-_UUID_1 = Form("[0-9a-f]{12}1[0-9a-f]{3}[89ab][0-9a-f]{15}")
-_HEX_16 = Form("[0-9a-f]{32}")
-_BASE64_16 = Form("[0-9A-Za-z+/]{22}==")
-_BASE64_18 = Form("[0-9A-Za-z+/]{24}")
-_SHEDLOCK = Form(rf"ADDED:(\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{{3}})Z@([!-9;-~]{{1,253}})(?::{CLIENT_ID})?")
-_RUEIDISLOCK_KEY = Form("rueidislock:([012]):.+")
-_URL_BASE64_16 = Form("(?=.*[A-Z])(?=.*[a-z])[0-9A-Za-z_-]{22}")  # a word of one case is none
+_ANY = LazyPattern(".*")
+_UUID = LazyPattern(f"(?i:{CLIENT_ID})")
+_UUID_1 = LazyPattern("[0-9a-f]{12}1[0-9a-f]{3}[89ab][0-9a-f]{15}")
+_HEX_16 = LazyPattern("[0-9a-f]{32}")
+_BASE64_16 = LazyPattern("[0-9A-Za-z+/]{22}==")
+_BASE64_18 = LazyPattern("[0-9A-Za-z+/]{24}")
+_SHEDLOCK = LazyPattern(rf"ADDED:(\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{{3}})Z@([!-9;-~]{{1,253}})(?::{CLIENT_ID})?")
+_RUEIDISLOCK_KEY = LazyPattern("rueidislock:([012]):.+")
+_URL_BASE64_16 = LazyPattern("(?=.*[A-Z])(?=.*[a-z])[0-9A-Za-z_-]{22}")  # a word of one case is none
 
 
 def _push_signal(key: bytes, tell: Tell) -> int:
@@ -84,11 +84,11 @@ class Library:
     """
 
     name: str
-    value: Form
+    value: LazyPattern
     sizes: tuple[int, ...] | range
     waits: str
-    own_key: Form | None = None
-    key: Form = _ANY
+    own_key: LazyPattern | None = None
+    key: LazyPattern = _ANY
     own_value: bool = False
     wake: Callable[[bytes, Tell], int] | None = None
     chosen_values: bool = False
@@ -104,31 +104,31 @@ class Library:
 
 
 LIBRARIES = (
-    Library("celery-once", _UUID_1, (32,), "do not wait: they refuse the task", Form("qo_.+")),
+    Library("celery-once", _UUID_1, (32,), "do not wait: they refuse the task", LazyPattern("qo_.+")),
     Library(
         "python-redis-lock",
         _BASE64_18,
         (24,),
         "wait for a signal",
-        Form("lock:.+"),
+        LazyPattern("lock:.+"),
         wake=_push_signal,
         chosen_values=True,
     ),
-    Library("rueidislock", Form(".{24}"), (24,), "are notified by the server", _RUEIDISLOCK_KEY),
-    Library("pottery", _UUID, (36,), "ask again within 0.2 s", Form("redlock:.+")),
-    Library("RedLock.net", _UUID, (36,), "ask again after the retry time of the program", Form("redlock:.+")),
-    Library("redis-semaphore", _UUID, (36,), "ask again every 0.01 s", Form("mutex:.+")),
+    Library("rueidislock", LazyPattern(".{24}"), (24,), "are notified by the server", _RUEIDISLOCK_KEY),
+    Library("pottery", _UUID, (36,), "ask again within 0.2 s", LazyPattern("redlock:.+")),
+    Library("RedLock.net", _UUID, (36,), "ask again after the retry time of the program", LazyPattern("redlock:.+")),
+    Library("redis-semaphore", _UUID, (36,), "ask again every 0.01 s", LazyPattern("mutex:.+")),
     Library(
         "ShedLock",
         _SHEDLOCK,
         range(33, MAX_VALUE + 1),
         "do not wait: they ask again when the job is due again",
-        Form("job-lock:.+"),
+        LazyPattern("job-lock:.+"),
         own_value=True,
     ),
     # These have keys of any form.
     Library("redis-py", _UUID_1, (32,), "ask again every 0.1 s"),
-    Library("pyredisson", Form("[0-9a-f]{40}"), (40,), "ask again by themselves"),
+    Library("pyredisson", LazyPattern("[0-9a-f]{40}"), (40,), "ask again by themselves"),
     Library("node-redlock", _HEX_16, (32,), "ask again within 0.3 s"),
     Library("redlock-universal", _HEX_16, (32,), "ask again every 0.1 s"),
     Library("redsync", _BASE64_16, (24,), "ask again within 0.25 s"),
@@ -139,7 +139,7 @@ LIBRARIES = (
         _UUID,
         (36,),
         "wait for a message, or ask again every 0.1 s in spin mode",
-        key=Form(".+:.+"),
+        key=LazyPattern(".+:.+"),
         wake=_publish,
     ),
 )
