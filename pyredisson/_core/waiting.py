@@ -99,12 +99,11 @@ async def wait_loop(
     Raises:
         Failure: No attempt had an answer by the deadline.
     """
-    asked = refused.asked
-    if asked and deadline.passed(runtime.now()):
+    if refused.asked and deadline.passed(runtime.now()):
         return False
     wait = _Wait([waiter for waiter, _ in waiters])
     # A waiter that is interrupted or cancelled may have been notified: a notification too many does no harm.
-    acquired, failures, pass_on = False, 0, True
+    acquired, asked, failures, pass_on = False, refused.asked, 0, True
     try:
         wait.join([seen for _, seen in waiters], _retry_in(refused))
         while True:
