@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import logging
 import math
 import os
 import threading
@@ -11,6 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pyredisson._shared.process import monotonic, on_fork
+
+_log = logging.getLogger("pyredisson")
 
 
 def end_inherited_thread() -> None:
@@ -204,7 +207,10 @@ class LateCalls:
                     self._changed.wait(min(left, SLICE))
                     continue
                 del self._calls[key]
-            call()  # Without the lock: what it needs may be held by who adds one.
+            try:
+                call()  # Without the lock: what it needs may be held by who adds one.
+            except Exception:  # The other calls are of other clients.
+                _log.exception("pyredisson: %r failed in the background", call)
 
 
 late_calls: LateCalls = LateCalls()

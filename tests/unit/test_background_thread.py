@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyredisson._threads.background import BackgroundThread
+from pyredisson._threads.background import BackgroundThread, LateCalls
 from pyredisson._threads.runtime import ThreadLoop
 from tests.command_line import output_of
 from tests.waiting import until
@@ -103,7 +103,7 @@ FORKS = """
 import os, signal, sys, threading, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # Of a fork while there are threads, which is the subject.
 from pyredisson._threads import background
-from pyredisson._threads.background import BackgroundThread
+from pyredisson._threads.background import BackgroundThread, LateCalls
 
 background.PATIENCE = 0.05 if sys.argv[2] == "after" else 5.0
 main, parent, start = threading.get_ident(), os.getpid(), getattr(threading, sys.argv[1])
@@ -191,3 +191,18 @@ def test_a_loop_goes_on_after_a_step_that_failed(caplog):
     until(lambda: loop.worker is not None and not loop.worker.is_alive())
     assert steps == [0, 1]
     assert "the pyredisson-watchdog failed and continues" in caplog.text
+
+
+def test_a_late_call_that_fails_keeps_no_other_from_being_made(caplog):
+    """They are of all clients: each would lose its locks without a word."""
+    made, calls = [], LateCalls()
+
+    def fail():
+        raise ValueError("a surprise")
+
+    for at, call in ((0.0, fail), (0.1, lambda: made.append(1))):
+        calls.add(at, call)
+    until(lambda: made == [1])
+    assert "failed in the background" in caplog.text
+    calls.add(0.0, lambda: made.append(2))
+    until(lambda: made == [1, 2])
